@@ -23,7 +23,7 @@ lint:
 soak *args:
     cargo run --profile soak --no-default-features --features lamp --example soak -- {{ args }}
 
-# Plants 26 bugs in the false world, one at a time: each must break its law within 500 seeds.
+# Plants 30 bugs in the false world, one at a time: each must break its law within 500 seeds.
 mutants-sim:
     cargo run --profile soak --no-default-features --features lamp --example soak -- --mutants
 

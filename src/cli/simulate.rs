@@ -39,7 +39,8 @@ use crate::wire::{CapacityTrace, PriceCourseError, TraceError, read_capacity, re
 /// Without --market all three are shown. Courses are recorded ones (--trace, --prices), or drawn from what is known of the pool, or of
 /// spot machines in general. With both prices given no cloud is asked. A deadline, `max_runtime` and a budget end a job that is not
 /// done; without a deadline, a job that finds no capacity is given up after ten times its work and two days. All of these are
-/// shown as not finished, and what a job costs and when it ends is told of those that finished.
+/// shown as not finished, and what a job costs and when it ends is told of those that finished. Where none did, in no market that is
+/// shown, it ends with 100.
 ///
 /// A recorded course is a file like `{"gap_seconds": 600, "first": 1, "runs": [12, 3, 40]}`: looks 600 seconds apart, capacity
 /// was there (`first` is 1; 0: gone) at 12 of them, then gone for 3, then there for 40, and so on in turn.
@@ -100,8 +101,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         );
         return Err(Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started, and nothing bills"));
     }
-    let code = if is_cut { ExitCode::CTRL_C } else { ExitCode::SUCCESS };
     let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran)).collect();
+    let code = match rows.iter().any(|row| row.usd.is_some()) {
+        _ if is_cut => ExitCode::CTRL_C,
+        true => ExitCode::SUCCESS,
+        // A script that asks before it buys is to hear it.
+        false => ExitCode::FINDINGS,
+    };
     let from = source(args, &pool, &traces);
     if context.is_machine_output() {
         let job = json!({

@@ -291,16 +291,19 @@ impl Controller {
     }
 
     /// Of an attempt that is not settled: whether its agent, heard at this time of the store, has told how it ended and does not hold the
-    /// machine for a look. That is said after the outcome, so an agent that has not been heard since may hold it.
+    /// machine for a look. That is said after the outcome, so an agent that has not been heard since may hold it; unless its last word
+    /// is that the power goes off next. From that word on the machine has its time to go: a look may have been long.
     async fn ended(&self, view: &InstanceView, heard: Timestamp) -> Records {
         let (job, attempt) = (&view.tags.job, view.tags.attempt);
         let told = match self.store.head(&layout::outcome(job, attempt)).await {
             Ok(told) => told.map(|meta| meta.modified),
             Err(error) => return Records::Unknown(chain(&error)),
         };
-        let Some(told) = told.filter(|told| elapsed(*told, heard) >= HELD_IS_SAID_WITHIN) else { return Records::Open };
+        let Some(told) = told else { return Records::Open };
+        let is_late = elapsed(told, heard) >= HELD_IS_SAID_WITHIN;
         match unless_unreadable(JobDir::new(Arc::clone(&self.store), job.clone()).status(attempt).await) {
-            Ok(Some(status)) if status.phase != AttemptPhase::Held => Records::Ended(told),
+            Ok(Some(status)) if status.phase == AttemptPhase::Ended => Records::Ended(heard.max(told)),
+            Ok(Some(status)) if status.phase != AttemptPhase::Held && is_late => Records::Ended(told),
             Ok(_) => Records::Open,
             Err(error) => Records::Unknown(chain(&error)),
         }

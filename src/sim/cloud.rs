@@ -233,7 +233,7 @@ impl Cloud for Ec2Line {
 
     async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
         let lost = self.meet_known("raise the hard cap", machine).await?;
-        self.world.ec2.raise_kill_at(&machine.id, kill_at, self.world.timeline.now());
+        self.world.ec2.raise_kill_at(&machine.id, planted::raised(&self.world, kill_at), self.world.timeline.now());
         Self::reply(lost, "raise the hard cap", ())
     }
 

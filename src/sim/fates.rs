@@ -83,11 +83,21 @@ pub enum Story {
     ClockBehind,
     /// The machine's zone is out for less than a lease, and comes back.
     ZoneBlinks,
+    /// It is cancelled in the middle of its work.
+    Cancelled,
 }
 
 impl Story {
-    pub const ALL: [Story; 7] =
-        [Story::DiedUnseen, Story::DiedUnwanted, Story::DiedNamed, Story::HungUnseen, Story::EndedUnseen, Story::ClockBehind, Story::ZoneBlinks];
+    pub const ALL: [Story; 8] = [
+        Story::DiedUnseen,
+        Story::DiedUnwanted,
+        Story::DiedNamed,
+        Story::HungUnseen,
+        Story::EndedUnseen,
+        Story::ClockBehind,
+        Story::ZoneBlinks,
+        Story::Cancelled,
+    ];
 }
 
 /// The faults of a story, in order of their times.
@@ -105,6 +115,7 @@ pub fn story(story: Story) -> Vec<Due> {
         Story::EndedUnseen => vec![asleep()],
         Story::ClockBehind => vec![due(10, Fate::LaptopClock(-86_400_000)), taken(60), due(1860, Fate::LaptopClock(0))],
         Story::ZoneBlinks => vec![due(60, Fate::ZoneOutage(Duration::from_secs(20 * 60)))],
+        Story::Cancelled => vec![due(60, Fate::Cancel)],
     }
 }
 

@@ -99,7 +99,7 @@ pub struct State {
 
 impl Host {
     pub fn new(world: &Arc<World>, id: &str, plan: &Plan) -> Arc<Self> {
-        let lacks_gpu = world.is_rough && world.dice.faults.percent(2);
+        let lacks_gpu = world.roughly.is_rough && world.dice.faults.percent(2);
         let first_boot = match () {
             () if world.weather.is(Trouble::BadBoots) => world.dice.newer.pick(&[FirstBoot::NoAgent, FirstBoot::Dark]),
             () if world.weather.is(Trouble::NoAgents) => FirstBoot::NoAgent,

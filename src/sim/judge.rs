@@ -241,6 +241,11 @@ impl Judge {
         known.fold(Default::default(), |(time, money), (.., (more, dollars))| (time + *more, money + *dollars))
     }
 
+    /// All the time that was added to the limits of a job.
+    pub(super) fn granted_in_all(&self, job: &str) -> Duration {
+        self.grants.iter().filter(|(of, ..)| *of == which(job, 0).0).map(|(.., (time, _))| *time).sum()
+    }
+
     /// The hard cap of a machine that its agent must know by now.
     pub(super) fn cap_known(&self, id: &str, now: Duration) -> Option<Timestamp> {
         let (before, newest, since) = self.caps.get(id)?;

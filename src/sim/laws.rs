@@ -11,6 +11,8 @@ use zstd::bulk::Decompressor;
 
 use super::ec2::Machine;
 use super::judge::{Judge, attempt_of, request, step_held};
+use super::store::LATE;
+use super::timeline::at;
 use super::world::{Ask, Deed, OWNER, World};
 use super::{laws_of_ends, laws_of_outcomes, laws_of_saves};
 use crate::instance::{InstanceState, Tags};
@@ -19,6 +21,10 @@ use crate::market::{Market, Usd};
 
 /// Lease, sweep and two minutes: nothing of ours bills longer than this without use.
 pub const BOUND_MINUTES: u32 = 37;
+
+/// Of a hard cap beyond its limit of time: five minutes to save and to power off, and so far the clock of whoever plans may be off
+/// (`controller::clocks`); and a minute.
+const CAP_ROOM: Duration = Duration::from_secs(11 * 60);
 
 /// The sweep and two minutes.
 const CAP_MINUTES: u32 = 7;
@@ -68,6 +74,7 @@ type Law = fn(&Judge, &World, &Deed<'_>) -> Result<(), String>;
 pub const LAWS: &[(u8, Law)] = &[
     (1, one_machine_a_job),
     (2, tagged_at_any_moment),
+    (2, a_cap_is_no_later_than_its_limits),
     (3, dark_within_the_bound),
     (4, dark_soon_after_the_cap),
     (5, only_what_is_ours_is_touched),
@@ -111,6 +118,20 @@ fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(),
         Deed::Minute => world.ec2.look(|machines| machines.iter().filter(|machine| machine.is_of_a_plan()).find_map(untagged)),
         _ => None,
     };
+    found.map_or(Ok(()), Err)
+}
+
+/// Its hard cap is what the job's run time, and what somebody has added to that, come to from when its attempt began; a controller that
+/// sets it or raises it by anything else is caught long before anybody sees what it costs.
+fn a_cap_is_no_later_than_its_limits(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let (Deed::Minute, Some(limit)) = (deed, world.spec.spec.limits.max_runtime) else { return Ok(()) };
+    let late = |machine: &Machine| {
+        let tags = Tags::from_map(&machine.tags).ok()?;
+        let most = at(machine.begun() + limit.duration() + judge.granted_in_all(tags.job.as_str()) + CAP_ROOM);
+        let kill_at = tags.kill_at.filter(|kill_at| *kill_at > most)?;
+        Some(format!("{} has its hard cap at {kill_at}, and its limits end at {most}", machine.id))
+    };
+    let found = world.ec2.look(|machines| machines.iter().filter(|machine| machine.is_of_a_plan() && machine.state().bills()).find_map(late));
     found.map_or(Ok(()), Err)
 }
 
@@ -255,13 +276,14 @@ fn launches_and_money_have_a_bound(judge: &Judge, world: &World, deed: &Deed<'_>
 }
 
 fn an_old_message_never_replaces_a_newer(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let Deed::Wrote { key, body, .. } = deed else { return Ok(()) };
+    let Deed::Wrote { key, body, by, .. } = deed else { return Ok(()) };
     if judge.bodies.get(*key).is_some_and(|before| before != *body) {
         return Err(format!("{key} is written once, and was written again"));
     }
     let Some(attempt) = key.strip_suffix("/status.json").and_then(|_| attempt_of(key)) else { return Ok(()) };
     match judge.beats.get(&attempt) {
-        Some((_, sequence, before)) if sequence < before => Err(format!("{key} is heartbeat {sequence}, and came after {before}")),
+        // What lands late is the store's doing, and the next heartbeat is over it.
+        Some((_, sequence, before)) if sequence < before && *by != LATE => Err(format!("{key} is heartbeat {sequence}, and came after {before}")),
         _ => Ok(()),
     }
 }
@@ -287,7 +309,7 @@ fn holds_a_packed_secret(body: &[u8]) -> bool {
     UNPACKER.with_borrow_mut(|(unpacker, plain)| unpacker.decompress_to_buffer(body, plain).is_err() || holds_a_secret(plain))
 }
 
-/// Records, logs and samples, and what goes to the cloud: tags and user data.
+/// Records, logs and samples, and what goes to the cloud with a launch. (User data is empty in these worlds: tests/e2e/canary.rs reads it.)
 fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let holds = holds_a_secret;
     match deed {

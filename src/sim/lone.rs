@@ -73,7 +73,7 @@ pub enum LoneFault {
     ConsoleStop,
     Stop,
     Cancel,
-    /// It is cancelled while EC2 shows what was some seconds ago.
+    /// One is cancelled whose kernel hangs, while EC2 shows what was some seconds ago.
     StaleEnd,
     /// A cancelled machine hangs in its end.
     StuckEnd,
@@ -176,7 +176,7 @@ impl LoneFault {
             LoneFault::ConsoleStop => "stopped by hand in the console",
             LoneFault::Stop => "`lamp stop`",
             LoneFault::Cancel => "`lamp cancel`",
-            LoneFault::StaleEnd => "cancelled, and EC2 shows what was some seconds ago",
+            LoneFault::StaleEnd => "cancelled, its kernel hangs, and EC2 shows what was some seconds ago",
             LoneFault::StuckEnd => "cancelled, and hangs in its end",
             LoneFault::Throttled => "cancelled, its kernel hangs, EC2 throttled for ten minutes",
             LoneFault::SignedOut => "the workstation's session is over for an hour",

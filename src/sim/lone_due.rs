@@ -163,7 +163,7 @@ impl Lone {
             LoneFault::Stop => now(Fate::Stop),
             LoneFault::Cancel => now(Fate::Cancel),
             LoneFault::CancelAtLaunch => vec![weather(Trouble::Ec2Lossy, Duration::ZERO, ERRS), Due { at, fate: Fate::Cancel }],
-            LoneFault::StaleEnd => vec![weather(Trouble::Ec2Stale, at, FOR_GOOD), Due { at, fate: Fate::Cancel }],
+            LoneFault::StaleEnd => [Fate::KernelHang, Fate::Weather(Trouble::Ec2Stale, FOR_GOOD), Fate::Cancel].map(|fate| Due { at, fate }).into(),
             LoneFault::StuckEnd => vec![weather(Trouble::StuckEnds, at, FOR_GOOD), Due { at, fate: Fate::Cancel }],
             LoneFault::Throttled => {
                 [Fate::KernelHang, Fate::Weather(Trouble::Ec2Throttled, THROTTLED), Fate::Cancel].map(|fate| Due { at, fate }).into()

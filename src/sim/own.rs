@@ -23,7 +23,7 @@ use super::store::Line;
 use super::timeline::{Timeline, at, in_virtual_time};
 use super::weather::Trouble;
 use super::workload::{End, Habit, Start};
-use super::world::{JOB, OWNER, Violation, World};
+use super::world::{JOB, OWNER, Roughly, Violation, World};
 use crate::controller::submit;
 use crate::job::{
     AlarmRule, CheckpointSpec, Command, EndedBecause, GpuSelection, JobId, LimitsSpec, MachineSpec, MarketChoice, OnSpec, Receipt, ResolvedSpec,
@@ -77,7 +77,7 @@ async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>, mut goes_on: impl
     let habit = habit(job.play, &job.spec.spec);
     let dice = Dice::new(job.seed);
     let sold = Sold::on(job.course.clone(), job.play.spot, job.play.on_demand, job.extras);
-    let world = World::new(timeline, &dice, spec(job), habit, (true, false), (None, None), sold);
+    let world = World::new(timeline, &dice, spec(job), habit, (true, Roughly::default()), (None, None), sold);
     let store: Arc<dyn Store> = Arc::new(Line { world: Arc::clone(&world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None });
     let dir = submit(&store, &world.spec, None).await.expect("nothing is wrong with this store");
     let tasks = [

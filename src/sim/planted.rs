@@ -18,6 +18,9 @@ use crate::job::{Plan, Refusal};
 use crate::market::Market;
 use crate::ports::CloudError;
 
+/// By so much a cap is wrong.
+const TOO_LATE: SignedDuration = SignedDuration::from_hours(10);
+
 /// The tag of the hard cap.
 pub const KILL_AT_TAG: &str = "lamplighter:kill-at";
 
@@ -79,13 +82,17 @@ pub enum Bug {
     NoticesUnread,
     /// Minutes of an interval are read as days.
     RareSaves,
+    /// The hard cap of a launch is ten hours too late.
+    CapTooLate,
+    /// A cap that is raised is raised by ten hours more than was asked for.
+    RaisedTooFar,
     /// It panics at the first answer of Describe that shows a machine. No law can see that: whoever plays the world must.
     Panics,
 }
 
 impl Bug {
     /// Those that break a law.
-    pub const ALL: [Bug; 28] = [
+    pub const ALL: [Bug; 30] = [
         Bug::DropToken,
         Bug::RequestDrifts,
         Bug::NotFoundIsGone,
@@ -114,13 +121,15 @@ impl Bug {
         Bug::MemoryIsWork,
         Bug::NoticesUnread,
         Bug::RareSaves,
+        Bug::CapTooLate,
+        Bug::RaisedTooFar,
     ];
 
     /// The law that must catch it: another one sees what came of it, or how it was planted.
     pub fn law(self) -> u8 {
         match self {
             Bug::DropToken | Bug::SecondWorkload => 1,
-            Bug::NoCap => 2,
+            Bug::NoCap | Bug::CapTooLate | Bug::RaisedTooFar => 2,
             Bug::BlindSweeper | Bug::PowerLost | Bug::MemoryIsWork => 3,
             Bug::WallForSteady | Bug::RelativeDeadline => 4,
             Bug::ForeignIsOurs => 5,
@@ -155,6 +164,10 @@ pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
             drop(plan.to_mut().tags.insert("asked-at".into(), world.timeline.now().as_millis().to_string()))
         }
         Some(Bug::NoCap) => drop(plan.to_mut().tags.remove(KILL_AT_TAG)),
+        Some(Bug::CapTooLate) => {
+            let late = |cap: &mut String| *cap = cap.parse().map_or_else(|_| cap.clone(), |cap: Timestamp| (cap + TOO_LATE).to_string());
+            plan.to_mut().tags.get_mut(KILL_AT_TAG).into_iter().for_each(late);
+        }
         _ => {}
     }
     plan
@@ -198,6 +211,11 @@ pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, Clou
         views.clear();
     }
     Ok(views)
+}
+
+/// What a hard cap is raised to.
+pub fn raised(world: &World, kill_at: Timestamp) -> Timestamp {
+    if world.planted() == Some(Bug::RaisedTooFar) { kill_at + TOO_LATE } else { kill_at }
 }
 
 /// Whether a machine that is to be ended is stopped.

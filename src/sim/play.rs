@@ -21,7 +21,7 @@ use super::strikes::{self, Strikes};
 use super::timeline::{Timeline, in_virtual_time};
 use super::weather::Trouble;
 use super::workload::{End, Habit};
-use super::world::{Death, Deed, JOB, OWNER, Violation, World};
+use super::world::{Death, Deed, JOB, OWNER, Roughly, Violation, World};
 use super::{again, ledger, strangers};
 use crate::controller::submit;
 use crate::job::{OnSpec, Reaction, Receipt, ResolvedSpec, Spec, Wish};
@@ -151,7 +151,8 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     let swept = play.lone.map_or_else(|| !play.short && dice.fork("swept").percent(80), Lone::is_swept);
     let sold = if recordings.is_empty() { Sold::of_the_laws() } else { Sold::recorded(recordings, &dice.fork("recordings")) };
     let is_rough = !play.calm && !play.short && play.lone.is_none();
-    let world = World::new(timeline, &dice, spec, habit, (swept, is_rough), (play.death, play.planted), sold);
+    let roughly = Roughly { is_rough, writes_land_late: is_rough && play.newer };
+    let world = World::new(timeline, &dice, spec, habit, (swept, roughly), (play.death, play.planted), sold);
     if play.told {
         world.trace().keep_all();
     }
@@ -173,9 +174,10 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
     let busy = faults.min(work + work / 2 + scaled(900, play.hours));
     let due = match () {
         () if play.calm => Vec::new(),
+        () if let Some(story) = play.story => fates::story(story),
         () if play.short => short_fates(),
         () if let Some(lone) = play.lone => lone.due(&dice),
-        () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy, play.hours, play.newer), fates::story),
+        () => fates::of(&dice.fork("fates"), busy, play.hours, play.newer),
     };
     let (struck, lone_struck): (Arc<Mutex<Strikes>>, Arc<Mutex<Option<measured::Struck>>>) = Default::default();
     tasks.extend(play.lone.map(|lone| tokio::task::spawn_local(measured::watch(Arc::clone(&world), lone, lone.at(&dice), Arc::clone(&lone_struck)))));

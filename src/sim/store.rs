@@ -23,6 +23,13 @@ const LISTED_AFTER: Duration = Duration::from_secs(30);
 /// So long a call waits for an answer.
 const TIMES_OUT: Duration = Duration::from_secs(90);
 
+/// So long after it was sent a write without an answer may still take effect: S3 orders none that are under way at once, and a request that
+/// is whole on its way knows nothing of a sender who has given it up.
+const LANDS_WITHIN: Duration = Duration::from_secs(180);
+
+/// Who has written what lands so late.
+pub const LATE: &str = "nobody, late";
+
 #[derive(Default)]
 pub struct Objects(Mutex<BTreeMap<String, Object>>);
 
@@ -64,6 +71,11 @@ pub struct Line {
 impl Line {
     /// Meets the weather; `Ok(true)`: it is done, and the reply is lost, or comes when nobody waits for it any more.
     async fn meet(&self, act: &'static str, key: &str) -> Result<bool, StoreError> {
+        self.meet_with(act, key, None).await
+    }
+
+    /// The same of what writes this, over what is there or not.
+    async fn meet_with(&self, act: &'static str, key: &str, writes: Option<(&Bytes, bool)>) -> Result<bool, StoreError> {
         let (dice, weather) = (&self.world.dice.store, &self.world.weather);
         self.world.timeline.sleep(dice.between(Duration::from_millis(5), Duration::from_millis(60))).await;
         if let Some(cause) = self.is_denied() {
@@ -81,6 +93,8 @@ impl Line {
             0..25 => Err(lost("503 slow down")),
             25..50 => Ok(true),
             50..55 => {
+                // Now: whoever asks gives up before that.
+                writes.into_iter().for_each(|(body, over)| self.may_land(key, body, over));
                 self.world.timeline.sleep(TIMES_OUT).await;
                 Err(lost("timed out"))
             }
@@ -108,6 +122,23 @@ impl Line {
         }
         let cause = if late { "timed out" } else { "the reply was lost" };
         Err(StoreError::Unavailable { act, key: key.into(), cause: cause.into() })
+    }
+
+    /// What was not answered in time may take effect all the same, once its sender has done something else. One that creates finds
+    /// what is there by then.
+    fn may_land(&self, key: &str, body: &Bytes, over: bool) {
+        if !self.world.roughly.writes_land_late || !self.world.dice.landing.percent(50) {
+            return;
+        }
+        let after = self.world.dice.landing.between(Duration::from_secs(1), LANDS_WITHIN);
+        let late = Line { world: Arc::clone(&self.world), who: LATE.into(), cut_by: self.cut_by, disk: None };
+        let (key, body) = (key.to_owned(), body.clone());
+        tokio::spawn(async move {
+            late.world.timeline.sleep(after).await;
+            if over || !late.world.objects.lock().contains_key(&key) {
+                late.write(&key, body);
+            }
+        });
     }
 
     fn write(&self, key: &str, body: Bytes) {
@@ -165,13 +196,13 @@ impl Store for Line {
     }
 
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
-        let lost = self.meet("write", key).await?;
+        let lost = self.meet_with("write", key, Some((&body, true))).await?;
         self.write(key, body);
         self.reply(lost, "write", key, ()).await
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
-        let lost = self.meet("create", key).await?;
+        let lost = self.meet_with("create", key, Some((&body, false))).await?;
         let over = self.world.planted() == Some(Bug::OverwritesPlans) && key.ends_with("/plan.json");
         let there = !over && self.world.objects.lock().contains_key(key);
         if !there {

@@ -101,10 +101,21 @@ pub struct DiceBox {
     pub store: Dice,
     /// Whether what the store did not answer is waited for.
     pub late: Dice,
+    /// Whether a write that nobody waits for any more lands all the same, and when.
+    pub landing: Dice,
     pub cloud: Dice,
     pub faults: Dice,
     /// What came into the world later: it moves none of the others.
     pub newer: Dice,
+}
+
+/// What befalls a world beside what its fates say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Roughly {
+    /// Faults befall it.
+    pub is_rough: bool,
+    /// A write whose sender was told that it timed out may take effect minutes later, over what was written since.
+    pub writes_land_late: bool,
 }
 
 #[derive(Default)]
@@ -125,8 +136,7 @@ pub struct World {
     pub sold: Sold,
     /// Whether a sweeper of ours runs in the cloud (switch E).
     pub swept: bool,
-    /// Faults befall it.
-    pub is_rough: bool,
+    pub roughly: Roughly,
     planted: Option<Bug>,
     /// The job that goes on from the first one.
     pub goes_on: OnceLock<JobId>,
@@ -146,7 +156,7 @@ impl World {
         dice: &Dice,
         spec: ResolvedSpec,
         habit: Habit,
-        (swept, is_rough): (bool, bool),
+        (swept, roughly): (bool, Roughly),
         (death, planted): (Option<Death>, Option<Bug>),
         sold: Sold,
     ) -> Arc<Self> {
@@ -155,6 +165,7 @@ impl World {
             dice: DiceBox {
                 store: dice.fork("store"),
                 late: dice.fork("late"),
+                landing: dice.fork("landing"),
                 cloud: dice.fork("cloud"),
                 faults: dice.fork("faults"),
                 newer: dice.fork("newer faults"),
@@ -166,7 +177,7 @@ impl World {
             habit,
             sold,
             swept,
-            is_rough,
+            roughly,
             planted,
             goes_on: OnceLock::new(),
             held_back: Mutex::default(),

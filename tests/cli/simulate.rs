@@ -90,12 +90,15 @@ fn what_never_finishes_is_not_called_cheap_or_late() {
     sandbox.write("never.json", r#"{"gap_seconds": 600, "first": 0, "runs": [400]}"#);
     let (code, found) = shown(&sandbox, &simulate(&["-o", "json", "--trace", "never.json", "--market", "spot"]));
     let spot = &found["markets"][0];
-    assert_eq!((code, &spot["usd"], &spot["finish_hours"]), (0, &serde_json::Value::Null, &serde_json::Value::Null), "{found}");
+    assert_eq!((code, &spot["usd"], &spot["finish_hours"]), (100, &serde_json::Value::Null, &serde_json::Value::Null), "{found}");
     assert_eq!(
         [&spot["unfinished_share"], &spot["usd_unfinished"], &spot["late_share"]].map(|share| share.as_f64()),
         [Some(1.0), Some(0.0), Some(0.0)]
     );
     let ended = sandbox.lamp(&simulate(&["--trace", "never.json", "--market", "spot"]));
+    assert_eq!(ended.code, 100, "whoever scripts it is not to take it for a job that can be run: {ended:?}");
+    let ended_with_others = sandbox.lamp(&simulate(&["--trace", "never.json"]));
+    assert_eq!(ended_with_others.code, 0, "on demand it finishes: {ended_with_others:?}");
     assert!(ended.out.lines().nth(1).is_some_and(|row| row.split_whitespace().take(7).eq(["spot", "-", "-", "-", "-", "-", "0%"])), "{}", ended.out);
     assert!(ended.err.contains("spot: 20 of 20 runs were given up unfinished after 6d 4h, ten times the work and two days"), "{}", ended.err);
 }
@@ -205,7 +208,7 @@ fn a_limit_that_no_market_can_keep_is_told_before_it_is_played() {
         (["--max-runtime", "3h"], "`limits.max_runtime` is too short: 10h of work", "`--max-runtime 11h` is enough"),
     ] {
         let ended = sandbox.lamp(&simulate(&limit));
-        assert!(ended.code == 0 && ended.err.contains(&format!("\nwarning: {what}")) && ended.err.contains(enough), "{ended:?}");
+        assert!(ended.code == 100 && ended.err.contains(&format!("\nwarning: {what}")) && ended.err.contains(enough), "{ended:?}");
         let (_, found) = shown(&sandbox, &simulate(&[&limit[..], &["-o", "json"]].concat()));
         assert_eq!(found["out_of_reach"]["work_hours"], 10.0, "{found}");
     }

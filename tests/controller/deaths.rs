@@ -121,6 +121,12 @@ fn a_stop_is_never_lost() {
 }
 
 #[test]
+fn a_cancel_is_never_lost() {
+    let story = Story { lives: &[Life::Endless], spec: |_| {}, wish: Some(Wish::Cancel), apart: 3, becauses: &[EndedBecause::UserCancelled] };
+    assert!(story.die_everywhere(async |_, _| {}) > 30);
+}
+
+#[test]
 fn a_raised_cap_is_raised_once_and_stays() {
     let story = Story {
         lives: &[Life::Ends { secs: 20, code: 0 }],

@@ -75,7 +75,13 @@ fn what_cannot_be_read_is_left_alone() {
 /// Seed 919 of the false world: its agent lives and says so, its switch does nothing, and nobody drives.
 #[test]
 fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_not_where_somebody_looks_at_it() {
-    for (phase, unheard, ends) in [(AttemptPhase::Draining, false, true), (AttemptPhase::Held, false, false), (AttemptPhase::Draining, true, false)] {
+    // Heartbeats after the outcome: each quarter of a minute, none, or the one before the power goes off.
+    for (phase, beats, ends) in [
+        (AttemptPhase::Draining, u32::MAX, true),
+        (AttemptPhase::Held, u32::MAX, false),
+        (AttemptPhase::Draining, 0, false),
+        (AttemptPhase::Ended, 1, true),
+    ] {
         simulate(async |clock| {
             let world = World::new(clock.clone(), &[Life::NeverDark]).await;
             let controller = world.controller();
@@ -83,12 +89,14 @@ fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_
             clock.sleep(Duration::from_secs(10)).await;
             let mut status = world.dir.status(AttemptNo::FIRST).await.unwrap().unwrap();
             let (places, _) = controller.everywhere().await;
+            let mut beats = beats;
             for (minutes, is_due) in [(4, false), (6, ends)] {
                 while clock.mono() < Duration::from_secs(minutes * 60) {
                     clock.sleep(Duration::from_secs(15)).await;
                     (status.sequence, status.at, status.phase) = (status.sequence + 1, clock.now(), phase);
-                    if !unheard {
+                    if beats > 0 {
                         world.dir.put_status(AttemptNo::FIRST, &status, true).await.unwrap();
+                        beats -= 1;
                     }
                 }
                 let found = controller.look_for_orphans(&places).await;

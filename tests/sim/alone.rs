@@ -41,22 +41,44 @@ fn each_fault_alone_is_over_within_its_bound() {
     }
 }
 
-/// By a planted bug, in one of the first of its seeds: a law is broken, or something is not within what is asked.
+/// By a planted bug, in one of the first of its seeds: a law is broken, or something is not within what is asked, in these words.
+/// TakenUnseen, Offline, MetadataDown, SignedOut and LaptopClock have none: no bug of the list shows in them alone.
 #[test]
 fn what_must_not_come_of_a_fault_comes_with_a_bug() {
-    for (lone, bug) in [
-        ("MachineClock:Both", "WallForSteady"),
-        ("CapAfterClock:Nobody", "WallForSteady"),
-        ("NvmlLost:Both", "UnknownIsIdle"),
-        ("Noticed:Both", "NoticesUnread"),
-        ("NotTaken:Both", "NoticesUnread"),
-        ("Rebalance:Both", "NoticesUnread"),
-        ("ShownLate:Both", "NotFoundIsGone"),
-        ("SecondController:Both", "OverwritesPlans"),
-        ("CancelAtLaunch:Both", "LostCancel"),
+    for (lone, bug, words) in [
+        ("MachineClock:Both", "WallForSteady", "another machine is bought: "),
+        ("CapAfterClock:Nobody", "WallForSteady", " law 4 at "),
+        ("CapAfterReboot:Nobody", "AgentForgets", " law 6 at "),
+        ("CapWithoutAgent:Nobody", "AgentForgets", " law 6 at "),
+        ("Cap:Nobody", "PowerLost", " law 3 at "),
+        ("NvmlLost:Both", "UnknownIsIdle", "the work is stopped: "),
+        ("AgentCrash:Both", "AgentForgets", "the work is stopped: "),
+        ("AgentHang:Both", "AgentForgets", "the work is stopped: "),
+        ("Reboot:Both", "AgentForgets", "never the work goes on: "),
+        ("Noticed:Both", "NoticesUnread", "of work done again after "),
+        ("NotTaken:Both", "NoticesUnread", "never the work goes on: "),
+        ("Rebalance:Both", "NoticesUnread", "a checkpoint is kept after "),
+        ("ShownLate:Both", "NotFoundIsGone", " law 8 at "),
+        ("SecondController:Both", "OverwritesPlans", " law 16 at "),
+        ("ConsoleEnd:Both", "UserEndIsLost", "another machine is bought: "),
+        ("ConsoleStop:Both", "UserEndIsLost", "another machine is bought: "),
+        ("Stop:Both", "LostCancel", " law 14 at "),
+        ("Cancel:Both", "LostCancel", " law 14 at "),
+        ("CancelAtLaunch:Both", "LostCancel", " law 14 at "),
+        ("StaleEnd:Both", "LostCancel", " law 14 at "),
+        ("StuckEnd:Both", "LostCancel", " law 14 at "),
+        ("Throttled:Both", "LostCancel", " law 14 at "),
     ] {
-        let seen = (0..20).find(|seed: &u32| !try_soak(&["--lone", lone, "--bug", bug, "--seed", &seed.to_string()]).0);
-        assert!(seen.is_some(), "{lone}: nobody sees {bug}");
+        let mut told = String::new();
+        let seen = (0..20).find(|seed: &u32| {
+            let (well, out, err) = try_soak(&["--lone", lone, "--bug", bug, "--seed", &seed.to_string()]);
+            told = format!("{out}\n{err}");
+            // A word that is not understood, and a panic, end it badly too, and no world is told then.
+            let was_played = told.contains(" deeds, ");
+            assert!(was_played, "{lone}, {bug}: {told}");
+            !well && told.contains(words)
+        });
+        assert!(seen.is_some(), "{lone}: nobody sees {bug} by `{words}`: {told}");
     }
 }
 

@@ -84,8 +84,8 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         // The first rung is twenty minutes; two of them restart it from its last save.
         Fault::Hangs => (Some(35), vec![goes_on(23 * MINUTE), dark(72 * MINUTE)]),
         Fault::Idles => (None, vec![dark(10 * MINUTE)]),
-        // Of a machine that has told its outcome a workstation does not wait for the lease.
-        Fault::PowerBroken => (None, vec![dark(if buys { 5 * MINUTE } else { lease })]),
+        // Of a machine that has told its outcome nobody waits for the lease: a sweep gives it five minutes, and visits and looks twice.
+        Fault::PowerBroken => (None, vec![dark(if buys { 5 * MINUTE } else { 12 * MINUTE })]),
         Fault::DiskFull => (Some(41), vec![dark(2 * MINUTE + LADDER)]),
         // Half an hour of uploads, and two minutes for the outcome. Without that, nobody knows later that the work was done.
         Fault::StoreGone => (Some(47), vec![dark(32 * MINUTE + LADDER)]),
@@ -127,7 +127,8 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         // The last save has its minute.
         Fault::Stop => (None, vec![dark(MINUTE + LADDER), NONE_BOUGHT]),
         Fault::Cancel => (None, vec![dark(LADDER), NONE_BOUGHT]),
-        Fault::StaleEnd => (Some(13), vec![dark(LADDER), NONE_BOUGHT]),
+        // Three minutes for an agent to obey, a look, and an answer that is half a minute old.
+        Fault::StaleEnd => (Some(13), vec![dark(4 * MINUTE), NONE_BOUGHT]),
         Fault::StuckEnd => (Some(24), vec![gone(12 * MINUTE), NONE_BOUGHT]),
         // Ten minutes, a pause of one, and a look.
         Fault::Throttled => (Some(10), vec![dark(12 * MINUTE), NONE_BOUGHT]),

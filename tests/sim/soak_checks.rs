@@ -2,7 +2,7 @@
 //! a job of three days.
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Lone, Play, Played, Saves};
+use lamplighter::sim::{Bug, Lone, Play, Played, Saves, Story};
 
 use super::bounds::Seen;
 use super::{Run, played, processor, side_by_side, tell, told};
@@ -14,28 +14,33 @@ fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> 
     Some((receipt.outcome, ends, receipt.last_checkpoint.as_ref().and_then(|checkpoint| checkpoint.step)))
 }
 
+/// Of the whole short job, and of the same where it is cancelled in the middle of its work. What that had saved by then is chance.
 pub fn deaths() {
     let short = Play { short: true, ..Play::seed(0) };
-    let undisturbed = end(&played(short));
+    let cancelled = Play { story: Some(Story::Cancelled), ..short };
     let mut changed = 0;
-    for kind in ["controller", "agent"] {
-        let mut deaths = 0;
-        for after in [false, true] {
-            for call in 1.. {
-                let played = played(Play { death: Some((kind, call, after)), ..short });
-                if !played.died {
-                    break;
-                }
-                deaths += 1;
-                let end = end(&played);
-                if !played.violations.is_empty() || end.is_none() || end != undisturbed {
-                    changed += 1;
-                    println!("{kind} died at call {call}, after its effect: {after}: {end:?}; its story: {}", played.command);
-                    tell(&played);
+    for (job, short, counts_steps) in [("", short, true), (", of a job that is cancelled", cancelled, false)] {
+        let end = |played: &Played| end(played).map(|(outcome, ends, step)| (outcome, ends, step.filter(|_| counts_steps)));
+        let undisturbed = end(&played(short));
+        for kind in ["controller", "agent"] {
+            let mut deaths = 0;
+            for after in [false, true] {
+                for call in 1.. {
+                    let played = played(Play { death: Some((kind, call, after)), ..short });
+                    if !played.died {
+                        break;
+                    }
+                    deaths += 1;
+                    let end = end(&played);
+                    if !played.violations.is_empty() || end.is_none() || end != undisturbed {
+                        changed += 1;
+                        println!("{kind} died at call {call}, after its effect: {after}: {end:?}; its story: {}", played.command);
+                        tell(&played);
+                    }
                 }
             }
+            println!("{kind}{job}: {deaths} deaths");
         }
-        println!("{kind}: {deaths} deaths");
     }
     if changed > 0 {
         std::process::exit(1);
