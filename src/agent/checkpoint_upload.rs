@@ -34,6 +34,9 @@ const FILES_IN_FLIGHT: usize = 4;
 const FILE_SECS_MIN: u64 = 60;
 const BYTES_PER_SEC_MIN: u64 = 1024 * 1024;
 
+/// Numbers that are looked at for one that is complete and not remembered: more torn tries in a row are of a folder that never rests.
+const UNKNOWN_MAX: usize = 16;
+
 /// Files of one checkpoint. Sharded checkpoints of large models have hundreds; a folder with more than this is not one,
 /// and looking at it every second would cost more than the agent may.
 const FILES_MAX: usize = 20_000;
@@ -147,6 +150,9 @@ pub(super) enum Torn {
     Folder,
     #[error("the checkpoint number was taken by somebody else")]
     Number,
+    /// By an agent before this one, which had no room to note it down.
+    #[error("the job directory holds all of it already, in a newer checkpoint")]
+    Known,
 }
 
 /// All that one try needs; owned, so that a try can be dropped at any moment.
@@ -160,6 +166,8 @@ pub(super) struct Try {
     pub pace: Arc<Pace>,
     /// Everything of the manifest but its files.
     pub manifest: Manifest,
+    /// A complete one of this attempt that this agent has not made and does not remember.
+    pub unknown: Option<Arc<Manifest>>,
     /// Bytes that have been sent, for the sentence when time runs out.
     pub sent: Arc<AtomicU64>,
     /// What a person should know, when tries keep failing.
@@ -178,6 +186,9 @@ impl Try {
             return Err(Torn::Folder);
         }
         self.manifest.files = self.files()?;
+        if self.unknown.as_ref().is_some_and(|before| holds_all(before, &self.manifest.files)) {
+            return Err(Torn::Known);
+        }
         self.manifest.upload_secs = self.outbox.clock.mono().saturating_sub(begun).as_secs_f64();
         self.manifest.created = self.outbox.clock.now();
         let created = Mutex::new(None);
@@ -254,6 +265,11 @@ impl Try {
     }
 }
 
+/// Whether a checkpoint holds all of these files as they are.
+fn holds_all(before: &Manifest, files: &[CheckpointFile]) -> bool {
+    files.iter().all(|file| before.files.iter().any(|kept| (&kept.path, &kept.sha256) == (&file.path, &file.sha256)))
+}
+
 impl Identity {
     fn of(stamp: FileStamp) -> Self {
         Identity { inode: stamp.inode, bytes: stamp.bytes, modified_nanos: stamp.modified_nanos }
@@ -300,24 +316,42 @@ impl<'de> Deserialize<'de> for Contents {
     }
 }
 
-/// The first number that nobody has used, complete or torn; of a job that goes on from another, also not the other's. A list may be half
-/// a minute old, and an agent may have died between a manifest and its own note of it: whether a number is taken its manifest says (seed
-/// 42000565 of 24 h: the files of a complete checkpoint were written over, and it was lost).
-pub(super) async fn next_number(outbox: &Outbox, pace: &Pace) -> CheckpointNo {
+/// What the job directory says of an attempt's checkpoints.
+pub(super) struct Numbers {
+    /// The first that nobody has used, complete or torn; of a job that goes on from another, also not the other's.
+    pub next: CheckpointNo,
+    /// The newest complete one, if it is of this attempt and is not remembered on this machine.
+    pub unknown: Option<Manifest>,
+}
+
+/// A list may be half a minute old, and an agent may have died between a manifest and its own note of it, or have had no room for that
+/// note: whether a number is taken its manifest says (seed 42000565 of 24 h: the files of a complete checkpoint were written over, and it
+/// was lost).
+pub(super) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
     let kept = outbox.recall::<Kept>(KEPT);
-    let known = kept.as_ref().and_then(|kept| Some(kept.last.as_ref()?.number).max(kept.contents.newest()));
+    let last = kept.as_ref().and_then(|kept| Some(kept.last.as_ref()?.number));
+    let known = last.max(kept.as_ref().and_then(|kept| kept.contents.newest()));
     let free = async || {
         let listed = outbox.dir.checkpoint_numbers().await?.last().copied();
         let mut next = listed.max(known).map_or(CheckpointNo::FIRST, CheckpointNo::next);
         while outbox.dir.store().head(&layout::manifest(outbox.dir.job(), next)).await?.is_some() {
             next = next.next();
         }
-        Ok::<_, JobDirError>(next)
+        // Below it, those that are complete, down to what is remembered.
+        let mut unknown = None;
+        let above = last.map_or(0, CheckpointNo::number) + 1..next.number();
+        for number in above.rev().take(UNKNOWN_MAX) {
+            unknown = outbox.dir.manifest(CheckpointNo::new(number)).await.or_else(|error| if error.is_damage() { Ok(None) } else { Err(error) })?;
+            if unknown.is_some() {
+                break;
+            }
+        }
+        Ok::<_, JobDirError>(Numbers { next, unknown: unknown.filter(|unknown| unknown.attempt == outbox.attempt) })
     };
     let mut failures = 0;
     loop {
         match outbox.within(super::outbox::TRY_SECS_MAX, free()).await {
-            Some(Ok(next)) => return next,
+            Some(Ok(numbers)) => return numbers,
             Some(Err(error)) => tracing::warn!("cannot list the checkpoints: {}", chain(&error)),
             None => tracing::warn!("the list of checkpoints does not come"),
         }

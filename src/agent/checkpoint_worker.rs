@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::checkpoint_motion::QUIET;
 use super::checkpoint_sets::same_but_logs;
-use super::checkpoint_upload::{Torn, Try, next_number};
+use super::checkpoint_upload::{Numbers, Torn, Try, numbers};
 use super::checkpoint_watch::{Before, FolderWatch, Picture, Ripe, Signs};
 use super::checkpoints::{Ask, KEPT, Save, Saved, Shared};
 use super::journal::Journal;
@@ -46,8 +46,9 @@ pub(super) struct Worker {
     pending: Option<Save>,
     /// Saves that were asked for so far: which one is pending.
     accepted: u64,
-    /// The next checkpoint number, once the job directory was asked.
+    /// The next checkpoint number, once the job directory was asked; and what it holds that this machine does not remember.
     next: Option<CheckpointNo>,
+    unknown: Option<Arc<Manifest>>,
     /// Before which nothing is uploaded that nobody asked for.
     not_before: Duration,
     torn: u32,
@@ -77,6 +78,7 @@ impl Worker {
             pending: None,
             accepted: 0,
             next: None,
+            unknown: None,
             not_before: Duration::ZERO,
             torn: 0,
             said: Vec::new(),
@@ -236,12 +238,13 @@ impl Worker {
             None => {
                 let pace = Arc::clone(&self.shared.pace);
                 let outbox = self.shared.outbox.clone();
-                let Some(number) = self.in_time(next_number(&outbox, &pace)).await else {
+                let Some(Numbers { next, unknown }) = self.in_time(numbers(&outbox, &pace)).await else {
                     self.reply(Saved::Failed("the job directory did not answer in time, so the checkpoint has no number".into()));
                     self.again();
                     return;
                 };
-                number
+                self.unknown = unknown.map(Arc::new);
+                next
             }
         };
         self.next = Some(number.next());
@@ -267,6 +270,7 @@ impl Worker {
                 silent_secs: self.shared.board.longest_silence(),
                 asked_by: asked.as_ref().map(|(_, by, _)| by.clone()),
             },
+            unknown: self.unknown.clone(),
             sent: Arc::clone(&sent),
             trouble: Arc::clone(&trouble),
         };
@@ -333,7 +337,7 @@ impl Worker {
     fn ended(&mut self, ended: Ended, picture: Picture, which: Option<u64>, cost: f64) {
         match ended {
             Ended::Done(manifest) => {
-                self.torn = 0;
+                (self.torn, self.unknown) = (0, None);
                 let summary = self.keep(manifest, picture, cost);
                 // Of a series, the newest may be half where its writer was killed, and the one before is kept: that is no answer, and the
                 // loss is told (seeds 1317 and 1438 of pairs).
@@ -341,6 +345,13 @@ impl Worker {
                 if which == Some(self.accepted) && is_all {
                     self.reply(Saved::Complete(summary));
                 }
+            }
+            // An agent before this one has kept it, and more, on a disk without room for its note (seeds 92003063 and 92003332 of 24 h: it was
+            // kept once more, and the next machine went on from that).
+            Ended::Torn(Torn::Known) => {
+                self.watch.keep(picture);
+                let mut kept = self.shared.kept();
+                kept.last = self.unknown.as_ref().map(|unknown| unknown.summary()).or(kept.last.take());
             }
             Ended::Torn(why) => {
                 tracing::info!("a checkpoint was torn and will be tried again: {why}");

@@ -1,5 +1,7 @@
 //! What is half is never kept: a process that was killed, a mark of before, a save in the middle of another.
 
+use std::sync::atomic::Ordering;
+
 use lamplighter::agent::checkpoints::Saved;
 use lamplighter::agent::progress_tail::ProgressTail;
 use lamplighter::ports::Clock;
@@ -68,6 +70,34 @@ fn the_rest_of_a_series_is_no_answer_where_its_newest_may_be_half() {
         watched.checkpoints.workload_ended(KILLED);
         let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(600)).await;
         assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "{saved:?}");
+    });
+}
+
+/// Seeds 92003063 and 92003332 of 24 h: the disk was full, so that no agent after it knew of the newest checkpoint. Its newest save was
+/// doubted, the rest was kept once more, and the next machine went on from that.
+#[test]
+fn what_is_kept_is_not_kept_once_more_without_its_newest_save_by_an_agent_that_does_not_know_of_it() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        for step in [100, 200] {
+            watched.write(&format!("step-{step}.pt"), &format!("step {step}"));
+            clock.sleep(secs(10)).await;
+        }
+        watched.complete(1).await;
+        clock.sleep(secs(700)).await;
+        watched.rig.files.full.store(true, Ordering::Relaxed);
+        watched.write("step-300.pt", "step 300");
+        std::fs::remove_file(watched.rig.path("ckpt/step-100.pt")).unwrap();
+        let newest = watched.complete(2).await;
+        let Watched { rig, checkpoints, .. } = watched;
+        drop(checkpoints);
+        let watched = Watched::again(rig);
+        watched.checkpoints.workload_ended(KILLED);
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await;
+        assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "it cannot know: {saved:?}");
+        let numbers = watched.rig.dir().checkpoint_numbers().await.unwrap();
+        assert_eq!(numbers.last(), Some(&newest.number), "nothing is kept that is older than what is: {saved:?}");
+        assert_eq!(watched.checkpoints.last(), Some(newest.summary()));
     });
 }
 

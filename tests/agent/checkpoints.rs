@@ -36,6 +36,11 @@ impl Watched {
         Watched::with(rig, AttemptNo::FIRST, true)
     }
 
+    /// By an agent that comes after another.
+    pub fn again(rig: Rig) -> Self {
+        Watched::of(rig, AttemptNo::FIRST)
+    }
+
     fn of(rig: Rig, attempt: AttemptNo) -> Self {
         Watched::with(rig, attempt, false)
     }

@@ -80,7 +80,7 @@ pub const NAMED: [(u64, u64); 74] = [
 
 /// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
 /// themselves out.
-pub const NAMED_WITH_NEWER: [(u64, u64); 43] = [
+pub const NAMED_WITH_NEWER: [(u64, u64); 46] = [
     (6, 911134),
     (24, 37002198),
     (24, 37003075),
@@ -124,6 +124,9 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 43] = [
     (24, 65021981),
     (24, 65022589),
     (24, 80033544),
+    (24, 92003063),
+    (24, 92003158),
+    (24, 92003332),
 ];
 
 /// The same of the seeds that were found between: their work saves as the seed says.
