@@ -207,13 +207,17 @@ fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
     }
 }
 
+/// How a script says how far it is.
+pub const TELL_STEPS: &str =
+    "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
+
 /// Whether the script itself went on: a checkpoint that nobody loads is worth nothing.
 fn went_on(evidence: &Evidence) -> Option<Check> {
     let from = evidence.second.iter().find_map(|event| match &event.what {
         What::Resumed { checkpoint } => Some(checkpoint.step),
         _ => None,
     })?;
-    let say = "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
+    let say = TELL_STEPS;
     Some(match (from, evidence.first_step_again) {
         (_, None) => bad("went_on", "the second attempt did not say at which step it is", say),
         (None, Some(_)) => bad("went_on", "the first attempt did not say at which step it saved", say),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use super::rehearsal::{Check, Evidence, checks, notice, proved, saved};
+use super::rehearsal::{Check, Evidence, TELL_STEPS, checks, notice, proved, saved};
 use super::rehearsal_missing::never_rests;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, signals, submission};
@@ -154,6 +154,10 @@ impl<'a> Stage<'a> {
             evidence.first = self.dir.events(first).await?;
             evidence.ended_early = Some(self.why_ended().await?);
             return Ok(());
+        }
+        let beat = self.dir.status(first).await?.and_then(|status| status.progress).and_then(|progress| progress.step);
+        if beat.is_none() && self.steps(first).await?.is_none() {
+            say(format!("no step is known of it so far, and without one nothing proves that its work goes on: {TELL_STEPS}"));
         }
         self.wish(Wish::Interrupt { notice: self.args.notice }).await?;
         say(format!("a notice of {} is served; waiting for a complete checkpoint", self.args.notice));

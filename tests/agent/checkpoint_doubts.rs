@@ -81,7 +81,6 @@ fn what_is_kept_is_not_kept_once_more_without_its_newest_save_by_an_agent_that_d
         let watched = Watched::new(Rig::new(clock.clone()));
         for step in [100, 200] {
             watched.write(&format!("step-{step}.pt"), &format!("step {step}"));
-            clock.sleep(secs(10)).await;
         }
         watched.complete(1).await;
         clock.sleep(secs(700)).await;

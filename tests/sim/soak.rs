@@ -22,7 +22,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Play the shipped controller and agent in false worlds, and say which laws they broke
 ///
-/// One seed is one world. Ends with 1 where a law was broken, a death changed something, or a planted bug was not caught.
+/// One seed is one world. Ends with 1 where a law was broken (also by a bug that --bug plants, which is then seen), a death changed
+/// something, or --mutants found a planted bug that its law does not see.
 #[derive(Parser)]
 #[command(
     name = "soak",
@@ -330,8 +331,19 @@ fn replay(run: &Run, how: Play, planted: Option<Bug>) {
     let played = run.play(Play { told: true, planted, ..how });
     played.story.iter().for_each(|line| println!("{line}"));
     println!("{} deeds, {}", played.deeds, played.sha256);
-    println!("{:?}", played.receipt.as_ref().map(|receipt| (&receipt.outcome, &receipt.reason, receipt.total_usd)));
+    match &played.receipt {
+        Some(receipt) => {
+            let is_estimate = receipt.attempts.iter().any(|attempt| attempt.billed_estimated);
+            let mark = if is_estimate { ", an estimate: the most that it can have cost" } else { "" };
+            println!("the job {}: {}; {}{mark}", receipt.outcome, receipt.reason, receipt.total_usd);
+        }
+        None => println!("the job has no receipt"),
+    }
     tell(&played);
+    if let Some(bug) = planted {
+        let is_seen = played.violations.iter().any(|violation| violation.law == bug.law());
+        println!("{bug:?}, which was planted in it, is {} by law {}", if is_seen { "seen" } else { "not seen" }, bug.law());
+    }
     let is_within = how.lone.is_none_or(|lone| soak_checks::is_within(lone, &played));
     if played.violations.is_empty() {
         println!("seed {} breaks no law", played.seed);

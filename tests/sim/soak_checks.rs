@@ -18,7 +18,7 @@ fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> 
 pub fn deaths() {
     let short = Play { short: true, ..Play::seed(0) };
     let cancelled = Play { story: Some(Story::Cancelled), ..short };
-    let mut changed = 0;
+    let (mut all, mut changed) = (0, 0);
     for (job, short, counts_steps) in [("", short, true), (", of a job that is cancelled", cancelled, false)] {
         let end = |played: &Played| end(played).map(|(outcome, ends, step)| (outcome, ends, step.filter(|_| counts_steps)));
         let undisturbed = end(&played(short));
@@ -40,8 +40,10 @@ pub fn deaths() {
                 }
             }
             println!("{kind}{job}: {deaths} deaths");
+            all += deaths;
         }
     }
+    println!("of these {all}, {changed} changed what came of the job");
     if changed > 0 {
         std::process::exit(1);
     }
