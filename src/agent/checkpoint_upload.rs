@@ -22,7 +22,7 @@ use super::checkpoint_watch::Picture;
 use super::checkpoints::{KEPT, Kept};
 use super::outbox::{Outbox, Pace, chain};
 use crate::job::{CheckpointFile, CheckpointNo, Manifest};
-use crate::jobdir::{JobDirError, layout};
+use crate::jobdir::{JobDirError, layout, unless_damaged};
 use crate::ports::{Created, FileStamp, Files, Tree, TreeFile};
 
 /// Files on their way at once. One leaves a fast line idle between two files; checkpoints are few large files, whose parts the
@@ -341,7 +341,7 @@ pub(super) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
         let mut unknown = None;
         let above = last.map_or(0, CheckpointNo::number) + 1..next.number();
         for number in above.rev().take(UNKNOWN_MAX) {
-            unknown = outbox.dir.manifest(CheckpointNo::new(number)).await.or_else(|error| if error.is_damage() { Ok(None) } else { Err(error) })?;
+            unknown = unless_damaged(outbox.dir.manifest(CheckpointNo::new(number)).await)?;
             if unknown.is_some() {
                 break;
             }

@@ -217,10 +217,9 @@ fn went_on(evidence: &Evidence) -> Option<Check> {
         What::Resumed { checkpoint } => Some(checkpoint.step),
         _ => None,
     })?;
-    let say = TELL_STEPS;
     Some(match (from, evidence.first_step_again) {
-        (_, None) => bad("went_on", "the second attempt did not say at which step it is", say),
-        (None, Some(_)) => bad("went_on", "the first attempt did not say at which step it saved", say),
+        (_, None) => bad("went_on", "the second attempt did not say at which step it is", TELL_STEPS),
+        (None, Some(_)) => bad("went_on", "the first attempt did not say at which step it saved", TELL_STEPS),
         (Some(saved), Some(again)) if again >= saved => {
             let lost = evidence.last_step.map(|last| (last - again).max(0.0));
             let lost = lost.map(|lost| if lost > 0.0 { format!("; {lost} steps were done twice") } else { "; no step was lost".into() });
