@@ -88,7 +88,14 @@ const HEADINGS: [&str; 9] = ["type", "zone", "gpus", "vcpus", "on-demand", "spot
 /// What everybody can work out, or needs last, goes first where the terminal is narrow.
 const GIVE: Give<'_> = Give { cut: &[], go: &[6, 3, 8] };
 
+/// The columns that are there without a spot price.
+const ON_DEMAND_ALONE: usize = 5;
+
 pub fn text(rows: &[Row], width: Option<usize>) -> String {
+    if rows.iter().all(|row| row.spot.is_none()) {
+        let lines: Vec<Vec<String>> = rows.iter().map(|row| columns(row)[..ON_DEMAND_ALONE].to_vec()).collect();
+        return render_within(width, &HEADINGS[..ON_DEMAND_ALONE], &lines, &[3, 4], Give { cut: &[], go: &[3] });
+    }
     let lines: Vec<Vec<String>> = rows.iter().map(columns).collect();
     render_within(width, &HEADINGS, &lines, &[3, 4, 5, 6, 7, 8], GIVE)
 }

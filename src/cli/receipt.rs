@@ -122,7 +122,11 @@ fn text(receipt: &Receipt, width: Option<usize>) -> String {
 fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     let mut lines = vec![format!("receipt of {}: {}", receipt.job, receipt.outcome), format!("  {}", receipt.reason)];
     if let Some(code) = receipt.exit_code {
-        lines.push(format!("  exit code {code}"));
+        let line = format!("exit code {code}");
+        // Of work that ended by itself the reason has it already.
+        if !receipt.reason.ends_with(&line) {
+            lines.push(format!("  {line}"));
+        }
     }
     lines.push(format!("  from {} to {}", local_time(receipt.started), local_time(receipt.ended)));
     if !receipt.attempts.is_empty() {

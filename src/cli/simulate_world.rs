@@ -191,6 +191,8 @@ struct Reckoned {
     done: usize,
     /// When the last world was done.
     at: Duration,
+    /// When the last line was written, where each is one of its own.
+    line: Duration,
 }
 
 /// Whoever waits longer than this wants to see something.
@@ -198,6 +200,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Between two pictures, milliseconds.
 const TENTH: u128 = 100;
+
+/// Between two lines where there is no terminal to draw on.
+const LINE_EVERY: Duration = Duration::from_secs(15);
 
 impl<'a> Shown<'a> {
     fn new(context: &'a Context, of: usize) -> Self {
@@ -209,27 +214,37 @@ impl<'a> Shown<'a> {
         Shown { printer: &context.printer, of, began: context.clock.mono(), clock: &context.clock, width, far: Mutex::default() }
     }
 
-    /// Shows it, at most ten times a second.
+    /// Shows it, on a terminal at most ten times a second.
     fn tell(&self, done: usize) {
         let took = self.clock.mono().saturating_sub(self.began);
-        let Some(width) = self.width.filter(|_| took > PATIENCE) else { return };
         let mut far = self.far.lock().expect("nobody panics while holding it: it is only counted");
         if far.done != done {
             (far.done, far.at) = (done, took);
         }
+        let Some(width) = self.width else {
+            if took.saturating_sub(far.line) >= LINE_EVERY {
+                far.line = took;
+                self.printer.note(self.line(done, &far, took));
+            }
+            return;
+        };
         let tenth = took.as_millis() / TENTH;
-        if far.tenth == tenth {
+        if took <= PATIENCE || far.tenth == tenth {
             return;
         }
         far.tenth = tenth;
+        let line = format!("{}; Ctrl-C shows what there is", self.line(done, &far, took));
+        self.printer.raw_err(&format!("\r\u{1b}[2K{}", cut(&line, width.saturating_sub(1))));
+    }
+
+    fn line(&self, done: usize, far: &Reckoned, took: Duration) -> String {
         // As fast as so far; of a world that is not over nobody knows how long it goes on.
         let whole = far.at.mul_f64(self.of as f64 / done.max(1) as f64);
         let left = match whole.saturating_sub(took).as_secs() {
             _ if done == 0 => String::new(),
             left => format!(", about {left} s left"),
         };
-        let line = format!("world {} of {}{left}; Ctrl-C shows what there is", done + 1, self.of);
-        self.printer.raw_err(&format!("\r\u{1b}[2K{}", cut(&line, width.saturating_sub(1))));
+        format!("world {} of {}{left}", (done + 1).min(self.of), self.of)
     }
 
     fn clear(&self) {
