@@ -108,6 +108,10 @@ impl Cloud for AwsCloud {
         cloudwatch_alarm::guard(&self.session, plan, machine).await
     }
 
+    async fn unguard(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        cloudwatch_alarm::unguard(&self.session, machine).await
+    }
+
     async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         cloudwatch_alarm::alarmed(&self.session, machine).await
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   guard ── has its first heartbeat arrived? ── yes ──> PutMetricAlarm with EC2's own action
 //!   alarmed ── is it in ALARM, and since when?       (who settles the attempt asks whether the machine ended by it)
+//!   unguard ── does it ring? ── no ──> as release, of a machine that goes on
 //!   release ── the alarms of the machine's name ──> DeleteAlarms
 //! ```
 //! An alarm fires when its state changes, and only then. A machine whose heartbeats never arrive is not armed: it would be
@@ -32,6 +33,9 @@ pub const PREFIX: &str = "lamplighter-";
 /// A first heartbeat is visible within two minutes; one of so long ago tells that the machine could publish.
 const ARRIVED_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 
+/// By so much it must be younger than the silence at which the alarm rings, or that rings while the next is on its way.
+const NEXT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
+
 /// EC2 measures CPU once in so many seconds.
 const CPU_PERIOD_SECS: u32 = 300;
 
@@ -51,7 +55,10 @@ pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> R
     let act = format!("arm the alarm of {machine}");
     // What was measured of a kept machine before it was started again says nothing of this life of it.
     let begun = plan.starts.as_ref().map(|_| plan.created);
-    if matches!(rule, AlarmRule::Heartbeat { .. }) && !has_arrived(session, machine, begun).await? {
+    let silence = rule.silence(plan.lease).map(|minutes| SignedDuration::from_mins(minutes.into()) - NEXT_WITHIN);
+    if let Some(silence) = silence
+        && !has_arrived(session, machine, (begun, silence.min(ARRIVED_WITHIN))).await?
+    {
         return Err(Trouble::ambiguous(&act, "none of its heartbeats has reached CloudWatch yet"));
     }
     if let (AlarmRule::Cpu { minutes, .. }, Some(begun)) = (rule, begun)
@@ -83,6 +90,14 @@ pub async fn alarmed(session: &AwsSession, machine: &MachineRef) -> Result<Optio
     let rings = told.metric_alarms().iter().filter(|alarm| alarm.state_value() == Some(&StateValue::Alarm));
     let since = rings.filter_map(|alarm| Timestamp::new(alarm.state_updated_timestamp()?.secs(), 0).ok());
     Ok(since.min())
+}
+
+/// Takes the alarm of a machine off that goes on. One that rings has done what it does, and stays: it tells who ended the machine.
+///
+/// # Errors
+/// When CloudWatch does not answer.
+pub async fn unguard(session: &AwsSession, machine: &MachineRef) -> Result<(), CloudError> {
+    if alarmed(session, machine).await?.is_some() { Ok(()) } else { release(session, machine).await }
 }
 
 /// # Errors
@@ -148,10 +163,10 @@ fn dimension(machine: &MachineRef) -> Dimension {
     Dimension::builder().name("InstanceId").value(&machine.id).build()
 }
 
-/// `begun`: earlier heartbeats do not count.
-async fn has_arrived(session: &AwsSession, machine: &MachineRef, begun: Option<Timestamp>) -> Result<bool, CloudError> {
+/// `begun`: earlier heartbeats do not count, nor do those of longer ago.
+async fn has_arrived(session: &AwsSession, machine: &MachineRef, (begun, within): (Option<Timestamp>, SignedDuration)) -> Result<bool, CloudError> {
     let now = SystemClock.now();
-    let since = begun.map_or(now - ARRIVED_WITHIN, |begun| begun.max(now - ARRIVED_WITHIN));
+    let since = begun.map_or(now - within, |begun| begun.max(now - within));
     let at = |time: Timestamp| DateTime::from_secs(time.as_second());
     let ask = session.cloudwatch(&machine.region).await.get_metric_statistics().namespace(NAMESPACE).metric_name(HEARTBEAT);
     let ask = ask.dimensions(dimension(machine)).period(60).statistics(Statistic::SampleCount).start_time(at(since));

@@ -202,6 +202,7 @@ impl Agent {
         let Some(channel) = &mut self.news.notices else { return };
         let facts = channel.borrow_and_update().clone();
         self.tell_of_silence(facts.silent_since);
+        self.tell_of_measurements();
         // A scheduled event can be called off; an interruption never is.
         if let Some(notice) = &self.warned.notice
             && notice.kind == NoticeKind::Maintenance

@@ -11,6 +11,7 @@
 //! What must never live here: a verdict, a retry, a time of day.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -22,6 +23,10 @@ use crate::ports::{Clock, Datum, Meter, Stat, Unit};
 
 /// What CloudWatch keeps for 15 days; more often costs more and says no more to an alarm that counts minutes.
 const BATCH: Duration = Duration::from_secs(60);
+
+/// So many minutes in a row that nobody has taken are told of. One may be lost at any time; an alarm waits for five at least, and who
+/// takes it off needs a heartbeat and a tick for that.
+const LOST_MINUTES: u32 = 2;
 
 /// The sending end; the sender lives as long as this.
 pub struct Metrics {
@@ -35,6 +40,7 @@ struct Inner {
     instance: String,
     hand: Mutex<Hand>,
     wake: Notify,
+    unheard: AtomicBool,
 }
 
 #[derive(Default)]
@@ -88,7 +94,7 @@ impl Minute {
 
 impl Metrics {
     pub fn start(meter: Arc<dyn Meter>, clock: Arc<dyn Clock>, instance: String) -> Self {
-        let inner = Arc::new(Inner { meter, clock, instance, hand: Mutex::default(), wake: Notify::new() });
+        let inner = Arc::new(Inner { meter, clock, instance, hand: Mutex::default(), wake: Notify::new(), unheard: AtomicBool::default() });
         let _task = Task::spawn(run(Arc::clone(&inner)));
         Metrics { inner, _task }
     }
@@ -96,6 +102,11 @@ impl Metrics {
     /// A row of measurements.
     pub fn add(&self, rates: &Rates, quiet_secs: Option<f64>) {
         self.inner.hand().minute.add(rates, quiet_secs);
+    }
+
+    /// Whether the last minutes were taken by nobody.
+    pub fn is_unheard(&self) -> bool {
+        self.inner.unheard.load(Ordering::Relaxed)
     }
 
     /// The loop is alive; it says so at every tick. The first beat goes out at once, so that an alarm has something to miss.
@@ -143,6 +154,7 @@ async fn run(inner: Arc<Inner>) {
                 }
             }
         }
+        inner.unheard.store(failures >= LOST_MINUTES, Ordering::Relaxed);
     }
 }
 

@@ -76,7 +76,7 @@ pub struct Agent {
     pub(super) journal: Journal,
     pub(super) heartbeat: Heartbeat,
     pub(super) samples: Samples,
-    metrics: Option<Metrics>,
+    pub(super) metrics: Option<Metrics>,
     pub(super) logs: LogShip,
     pub(super) board: Board,
     pub(super) progress: ProgressTail,
@@ -383,6 +383,7 @@ impl Agent {
             held_until: self.held_until,
             attention: self.attention.clone(),
             exit: self.exit_of_main(),
+            unmeasured: self.is_unmeasured(),
         }
     }
 

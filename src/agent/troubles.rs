@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::fetching::CANNOT;
+use super::metrics::Metrics;
 use super::tick::Agent;
 use crate::instance::{Reading, Sample};
 
@@ -23,6 +24,8 @@ const ROOM_BYTES_AGAIN: u64 = 2 * ROOM_BYTES_MIN;
 
 const FULL: &str = "the disk of this machine is full, or nearly: output and checkpoints may be lost; the work goes on";
 
+const UNMEASURED: &str = "the measurements of this machine do not reach CloudWatch; the work goes on (`watch.metrics = false` publishes none)";
+
 impl Agent {
     /// `since`: on the steady clock, from when on the metadata service has not answered.
     pub(super) fn tell_of_silence(&mut self, since: Option<Duration>) {
@@ -39,6 +42,18 @@ impl Agent {
             Some(Reading::Known(free)) if *free >= ROOM_BYTES_AGAIN => self.attention.retain(|line| line != FULL),
             _ => {}
         }
+    }
+
+    /// Whoever drives the job takes the alarm off that would take their silence for the machine's.
+    pub(super) fn tell_of_measurements(&mut self) {
+        match self.is_unmeasured() {
+            true => self.attend(UNMEASURED.to_owned()),
+            false => self.attention.retain(|line| line != UNMEASURED),
+        }
+    }
+
+    pub(super) fn is_unmeasured(&self) -> bool {
+        self.metrics.as_ref().is_some_and(Metrics::is_unheard)
     }
 
     /// `None`: it comes, or is here.

@@ -167,8 +167,9 @@ pub struct WatchFile {
     /// What the cloud itself watches of the machine, and then ends it with nobody's help: its heartbeat, missing for the
     /// time that is said, or else for as long as the lease (`limits.lease`) and half an hour at least; the classic CPU
     /// utilisation of the whole machine; or nothing. It stops an on-demand machine whose disk some end of the job keeps
-    /// (`[on]`), and terminates any other. It knows no cause: where metrics alone do not arrive for so long, as in an outage of
-    /// CloudWatch, it ends a machine that works, and the job goes on elsewhere from its newest checkpoint.
+    /// (`[on]`), and terminates any other. It knows no cause: where metrics alone are lost, whoever drives the job
+    /// takes it off until they arrive again; where nobody is awake to do so, it ends a machine that works, and the job goes on elsewhere
+    /// from its newest checkpoint.
     #[schemars(extend("default" = "heartbeat", "examples" = ["heartbeat for 1h", "cpu<=0.3 for 5m", "off"]))]
     pub alarm: Option<AlarmWord>,
 }

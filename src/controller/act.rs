@@ -6,6 +6,7 @@ use tracing::{debug, info, warn};
 
 use super::attempt_memory::AttemptMemory;
 use super::drive::Controller;
+use super::guarding::Guarding;
 use super::market::{NotNow, WAIT_LOOK};
 use super::memory::JobMemory;
 use super::observe::Observed;
@@ -109,8 +110,8 @@ impl Controller {
             }
             Act::Terminate { machine, ends, why } => return self.put_out(dir, memory, observed, (machine, PowerOff::Terminate), (*ends, why)).await,
             Act::Stop { machine, ends, why } => return self.put_out(dir, memory, observed, (machine, PowerOff::Stop), (*ends, why)).await,
-            Act::Guard { attempt, machine } => {
-                self.guard(job, memory.attempts.entry(*attempt).or_default(), machine).await;
+            Act::Guard { attempt, machine, armed } => {
+                self.guard(job, memory.attempts.entry(*attempt).or_default(), machine, *armed).await;
                 return Ok(Done::Waiting);
             }
             Act::Interrupt { attempt, machine, notice, request } => {
@@ -266,16 +267,23 @@ impl Controller {
     }
 
     /// The job goes on without it: the agent, the switch on the machine and the lease are there too.
-    async fn guard(&self, job: &JobId, memory: &mut AttemptMemory, machine: &MachineRef) {
+    async fn guard(&self, job: &JobId, memory: &mut AttemptMemory, machine: &MachineRef, armed: bool) {
         let Some(plan) = memory.plan.clone() else { return };
-        let guarded = match self.cloud(machine.cloud) {
-            Ok(cloud) => cloud.guard(&plan, machine).await,
+        let done = match self.cloud(machine.cloud) {
+            Ok(cloud) if armed => cloud.guard(&plan, machine).await,
+            Ok(cloud) => cloud.unguard(machine).await,
             Err(error) => Err(error),
         };
-        match guarded {
-            Ok(()) => (memory.watched.guarded, memory.guarding.denied) = (true, None),
+        match done {
+            Ok(()) => {
+                memory.guarding = Guarding::default();
+                (memory.watched.guarded, memory.watched.unguarded) = (armed, !armed);
+                if !armed {
+                    info!(%job, %machine, "its measurements do not reach CloudWatch: its alarm is taken off until they do");
+                }
+            }
             Err(error) => {
-                if matches!(error, CloudError::Denied { .. }) {
+                if armed && matches!(error, CloudError::Denied { .. }) {
                     memory.guarding.denied = Some(NoCredentials::with_cure(&error));
                 }
                 let tries = memory.guarding.failed(self.clock.mono());

@@ -113,6 +113,7 @@ impl AttemptMemory {
         let told = self.beat_in_news.zip(beat).is_some_and(|(told, beat)| elapsed(told, beat) <= TOLD_WITHIN);
         let is_new = beat != self.beat && !told;
         self.watched.beats_for = self.beats.heard(beat != self.beat, now);
+        self.watched.beats_on |= is_new && self.beat.is_some();
         self.beat = beat;
         self.watched.heard_at = beat;
         self.listened(is_new, now);
@@ -121,6 +122,7 @@ impl AttemptMemory {
     /// Takes note of what the news say of the heartbeat.
     pub fn heard_in_news(&mut self, beat: Option<Timestamp>, now: Duration) {
         let is_new = beat != self.beat_in_news;
+        self.watched.beats_on |= is_new && self.beat_in_news.is_some();
         self.beat_in_news = beat;
         self.listened(is_new, now);
     }

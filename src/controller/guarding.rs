@@ -1,4 +1,4 @@
-//! What is remembered of the alarm that watches a machine from outside: how often arming it failed, and when it is tried again.
+//! What is remembered of the alarm that watches a machine from outside: how often arming it, or taking it off, failed, and when it is tried again.
 //!
 //! What must never live here: whether a machine is to be watched (`policy::reconcile`), and the call that arms it (`act`).
 

@@ -57,6 +57,9 @@ pub struct Status {
     /// The end, once the workload has ended and the drain goes on.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
+    /// Its measurements are not taken where they are published: an alarm on their silence says nothing of this machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unmeasured: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

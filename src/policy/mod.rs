@@ -31,6 +31,7 @@ mod cron_field;
 pub mod doctor;
 pub mod driven_here;
 pub mod fallback;
+mod guard;
 pub mod hard_end;
 mod hardware;
 mod horizon;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::continuation;
+use super::guard::guard;
 use super::hard_end::Terms;
 use super::kept::{is_all_its_job_has, is_to_be_kept, was_kept};
 use super::missing::missing;
@@ -96,10 +97,11 @@ pub enum Act {
         ends: Option<AttemptNo>,
         why: String,
     },
-    /// Arm what watches the machine from outside.
+    /// Arm what watches the machine from outside, or take it off while that cannot see it.
     Guard {
         attempt: AttemptNo,
         machine: MachineRef,
+        armed: bool,
     },
     /// A rehearsal was asked for.
     Interrupt {
@@ -346,19 +348,7 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     if let Some((request, notice)) = rehearsal(facts, attempt) {
         return vec![Act::Interrupt { attempt: attempt.plan.attempt, machine: view.machine(), notice, request }];
     }
-    let waiting = wait(format!("{} is {}", view.id, view.state));
-    if is_unguarded(attempt, view) {
-        let guard = Act::Guard { attempt: attempt.plan.attempt, machine: view.machine() };
-        return std::iter::once(guard).chain(waiting).collect();
-    }
-    waiting
-}
-
-/// Whether an alarm is asked for, and is not armed yet. An attempt that has ended needs none.
-fn is_unguarded(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    let asked = attempt.plan.launch.as_ref().is_some_and(|launch| launch.alarm.is_some());
-    let watched = &attempt.watched;
-    asked && view.state == InstanceState::Running && attempt.outcome.is_none() && !watched.guarded && !watched.guard_waits
+    guard(attempt, view).into_iter().chain(wait(format!("{} is {}", view.id, view.state))).collect()
 }
 
 /// The last interruption that was wished of this attempt and not served yet.

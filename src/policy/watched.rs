@@ -61,14 +61,19 @@ pub struct Watched {
     pub stood: Option<Timestamp>,
     /// Of a machine that the cloud does not show any more, or of which it does not say since when it is out.
     pub unshown: Option<Unshown>,
+    /// It has beaten since this controller first heard of it: what it says is of now.
+    pub beats_on: bool,
     /// When the newest heartbeat came, by the store's clock: the machine's own may be an hour off.
     pub heard_at: Option<Timestamp>,
     /// How long the outcome has been there.
     pub outcome_for: Duration,
     /// The number of the last rehearsed interruption that was served.
     pub interrupt_served: u32,
-    /// What watches the machine from outside is armed; or it could not be armed, and is not tried again yet.
+    /// What watches the machine from outside is armed, by this controller.
     pub guarded: bool,
+    /// It was taken off, by this controller, and was not armed since.
+    pub unguarded: bool,
+    /// Arming it, or taking it off, has failed, and is not tried again yet.
     pub guard_waits: bool,
     pub damaged: Damaged,
     pub ended: Ended,

@@ -118,6 +118,11 @@ pub trait Cloud: Send + Sync {
         Ok(())
     }
 
+    /// Takes off what [`Cloud::guard`] armed, of a machine that goes on. Idempotent; what is not there is success.
+    async fn unguard(&self, _machine: &MachineRef) -> Result<(), CloudError> {
+        Ok(())
+    }
+
     /// When what [`Cloud::guard`] armed has ended this machine; `None`: it has not. An error means *unknown*.
     async fn alarmed(&self, _machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         Ok(None)

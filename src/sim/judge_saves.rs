@@ -33,13 +33,13 @@ impl Judge {
         // What it found whole when it began may be doubted until it is written anew (seed 47002696 of 24 h).
         let own = |truth: Truth| truth.saved.map(|(step, _)| step).filter(|step| *step > truth.step.saturating_sub(truth.steps));
         let saved = working(&host).and_then(|start| own(start.truth()));
-        let unkept = saved.filter(|step| self.committed.is_none_or(|kept| kept < *step));
+        let unkept = saved.filter(|step| self.landed.is_none_or(|kept| kept < *step));
         let Some(step) = unkept.filter(|_| !over && self.is_calm(&host, now, SETTLED)) else {
             self.unkept.remove(id);
             return;
         };
         let (oldest, minutes) = self.unkept.entry(id.to_owned()).or_insert((step, 0));
-        if self.committed.is_some_and(|kept| kept >= *oldest) {
+        if self.landed.is_some_and(|kept| kept >= *oldest) {
             (*oldest, *minutes) = (step, 0);
         }
         *minutes += 1;

@@ -180,11 +180,11 @@ pub(super) fn saved_or_said(judge: &Judge, world: &World, deed: &Deed<'_>) -> Re
     let saved = host_of(world, &outcome).and_then(|host| last_truth(&host)).and_then(|truth| truth.saved);
     match saved {
         Some((step, _))
-            if judge.committed.is_none_or(|kept| kept < step)
+            if judge.landed.is_none_or(|kept| kept < step)
                 && !outcome.losses.iter().any(|loss| is_of_a_checkpoint(loss))
                 && outcome.because != EndedBecause::UserCancelled =>
         {
-            Err(format!("step {step} was saved on the disk, {:?} is kept, and no loss is told", judge.committed))
+            Err(format!("step {step} was saved on the disk, {:?} is kept, and no loss is told", judge.landed))
         }
         _ => Ok(()),
     }

@@ -23,6 +23,7 @@ mod fates;
 mod host;
 mod host_ports;
 mod judge;
+mod judge_beat;
 mod judge_minutes;
 mod judge_saves;
 mod laws;

@@ -108,6 +108,28 @@ async fn the_classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
     assert_eq!(kind(&aws.guard(&other, &machine(&other_id)).await.unwrap_err()), "denied");
 }
 
+/// Of a machine whose metrics alone are lost. Where it has rung, that is what tells who ended the machine.
+#[tokio::test]
+async fn an_alarm_is_taken_off_a_machine_that_goes_on_but_for_one_that_rings() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let aws = cloud(&ec2);
+    let plan = watched("token-1", Market::Spot, "heartbeat");
+    let id = machine(&aws.launch(&plan).await.unwrap());
+    aws.unguard(&id).await.unwrap();
+    beat(&ec2, &id.id);
+    aws.guard(&plan, &id).await.unwrap();
+    aws.unguard(&id).await.unwrap();
+    assert_eq!(alarms(&ec2).len(), 0);
+    aws.guard(&plan, &id).await.unwrap();
+    ec2.ring(alarms(&ec2)[0].at("AlarmName"));
+    aws.unguard(&id).await.unwrap();
+    assert_eq!(alarms(&ec2).len(), 1);
+    assert!(aws.alarmed(&id).await.unwrap().is_some());
+    ec2.fault(Fault::code("DescribeAlarms", "AccessDenied"));
+    assert_eq!(kind(&aws.unguard(&id).await.unwrap_err()), "denied");
+    assert_eq!(alarms(&ec2).len(), 1, "whoever does not know whether it rings leaves it");
+}
+
 /// A machine whose last heartbeat is of a few minutes ago is started again: an alarm on five minutes of silence would stop it in its boot.
 #[tokio::test]
 async fn what_was_measured_before_a_kept_machine_was_started_again_does_not_arm_it() {

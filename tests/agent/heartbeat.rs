@@ -33,6 +33,7 @@ fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
         notice: None,
         starts: 1,
         held_until: None,
+        unmeasured: false,
         attention: Vec::new(),
         exit: None,
     }

@@ -84,3 +84,41 @@ fn a_meter_that_fails_or_hangs_delays_nothing() {
 fn it_can_be_turned_off() {
     assert!(five_minutes(Mood::Listens, r#"{"watch": {"metrics": false}}"#).0.is_empty());
 }
+
+/// It refuses all that comes in this span.
+struct OutFor {
+    clock: Arc<VirtualClock>,
+    out: std::ops::Range<u64>,
+}
+
+#[async_trait]
+impl Meter for OutFor {
+    async fn publish(&self, _instance: &str, _data: &[Datum]) -> Result<(), MeterError> {
+        if self.out.contains(&self.clock.mono().as_secs()) { Err(MeterError("no".into())) } else { Ok(()) }
+    }
+}
+
+/// Whoever drives the job goes by it: the alarm that misses the measurements would end a machine that works.
+#[test]
+fn that_nobody_takes_its_measurements_stands_in_its_heartbeat_until_somebody_does() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let rig = Rig::new(clock.clone());
+        let mut played = Played::new(&rig);
+        // One minute that is lost is nothing.
+        played.meter = Some(Arc::new(OutFor { clock: clock.clone(), out: 290..590 }));
+        let look = async {
+            let mut seen = Vec::new();
+            for secs in [280, 345, 395, 560, 640] {
+                clock.sleep(Duration::from_secs(secs).saturating_sub(clock.mono())).await;
+                let status = rig.status().await;
+                seen.push((secs, status.unmeasured, status.attention.iter().any(|line| line.contains("do not reach CloudWatch"))));
+            }
+            seen
+        };
+        let seen = tokio::select! {
+            finish = played.agent(&rig, "{}").run() => panic!("nothing ends it: {finish:?}"),
+            seen = look => seen,
+        };
+        assert_eq!(seen, [(280, false, false), (345, false, false), (395, true, true), (560, true, true), (640, false, false)]);
+    });
+}

@@ -265,6 +265,7 @@ impl FakeCloud {
                 sleep(5).await;
                 self.outcome(plan, instance, started, EndedBecause::Succeeded, Some(0)).await;
             }
+            Life::Unmeasured { secs, falls_silent } => self.is_unmeasured(plan, instance, started, (secs, falls_silent)).await,
             Life::FallsSilent | Life::TakenYoung { .. } | Life::NeverSpeaks => {}
             Life::Deaf => self.goes_on(plan, instance, started).await,
             Life::Endless => self.until_told(plan, instance, started, None).await,
@@ -326,6 +327,7 @@ impl FakeCloud {
             notice: None,
             starts: 1,
             held_until: None,
+            unmeasured: false,
             attention: vec![],
             exit: None,
         }
@@ -348,7 +350,7 @@ impl FakeCloud {
         let _ = dir_of(&self.dir, plan).create_manifest(&manifest).await.unwrap();
     }
 
-    async fn outcome(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) {
+    pub(super) async fn outcome(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) {
         let outcome = self.outcome_of(plan, instance, started, because, code);
         let _ = dir_of(&self.dir, plan).create_outcome(&outcome).await.unwrap();
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
-use lamplighter::job::{AttemptPhase, Plan};
+use lamplighter::job::{AttemptPhase, EndedBecause, Plan};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Market, Region, Span};
 use lamplighter::ports::Clock;
@@ -14,6 +14,11 @@ use super::dir_of;
 
 /// Of an agent that is silent for longer, a controller would take the machine away.
 const HEARD_SECS: u64 = 600;
+
+/// Between two heartbeats of an agent whose controller goes by what they say.
+const BEAT_SECS: u64 = 15;
+
+pub const UNMEASURED_AFTER: u64 = 300;
 
 impl FakeCloud {
     /// The work of an agent that is heard of all the while.
@@ -35,6 +40,20 @@ impl FakeCloud {
         }
     }
 
+    /// Beats, and says for so long that its measurements arrive nowhere; then for five minutes that they do, or nothing.
+    pub(super) async fn is_unmeasured(&self, plan: &Plan, instance: &str, started: Timestamp, (secs, falls_silent): (u64, bool)) {
+        for beat in 1..=(UNMEASURED_AFTER + secs + if falls_silent { 0 } else { 300 }) / BEAT_SECS {
+            self.clock.sleep(Duration::from_secs(BEAT_SECS)).await;
+            let unmeasured = (UNMEASURED_AFTER..UNMEASURED_AFTER + secs).contains(&(beat * BEAT_SECS));
+            let status = Status { unmeasured, ..self.status(instance, started, 1 + beat) };
+            dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
+        }
+        if !falls_silent {
+            self.outcome(plan, instance, started, EndedBecause::Succeeded, Some(0)).await;
+            self.end(instance, "Client.InstanceInitiatedShutdown: done");
+        }
+    }
+
     /// Says that it is at its end.
     pub(super) async fn drains(&self, plan: &Plan, instance: &str, started: Timestamp, beat: u64) {
         let status = Status { phase: AttemptPhase::Draining, ..self.status(instance, started, beat) };
@@ -53,6 +72,9 @@ pub enum Life {
     Taken { secs: u64 },
     /// The power is cut before the agent has said anything.
     TakenYoung { secs: u64 },
+    /// After five minutes its measurements arrive nowhere, for so many seconds; then they do again and it ends well, or its agent has
+    /// fallen silent.
+    Unmeasured { secs: u64, falls_silent: bool },
     /// It runs, and no agent ever says a word.
     NeverSpeaks,
     /// The agent falls silent after its first words, and the machine runs on.

@@ -13,6 +13,7 @@ use lamplighter::ports::{Clock, Cloud, CloudError};
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::fate::UNMEASURED_AFTER;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 /// Before the false cloud: sells one more type that cannot be launched, and arms an alarm after some refusals.
@@ -22,6 +23,8 @@ struct Watchman {
     refusals: Mutex<u32>,
     /// When it was asked to guard, and of which machine.
     asked: Mutex<Vec<(Duration, String)>>,
+    /// When it was asked to take its alarm off.
+    taken_off: Mutex<Vec<Duration>>,
     /// Where the job stands; and what a person was told there, each time that it was asked to guard.
     dir: JobDir,
     told: Mutex<Vec<Option<String>>>,
@@ -70,6 +73,11 @@ before_the_cloud!(Watchman passes on [regions launch describe terminate interrup
         Err(CloudError::Denied { act: "arm the alarm".into(), cause: "injected".into() })
     }
 
+    async fn unguard(&self, _machine: &MachineRef) -> Result<(), CloudError> {
+        self.taken_off.lock().unwrap().push(self.clock.mono());
+        Ok(())
+    }
+
     async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         let views = self.inner.describe("me", &machine.region).await?;
         let ended = views.into_iter().find(|view| view.id == machine.id).and_then(|view| view.ended);
@@ -83,7 +91,17 @@ before_the_cloud!(Watchman passes on [regions launch describe terminate interrup
 
 fn watchman(world: &World, clock: Arc<VirtualClock>, refusals: u32, (rings, rule): (Option<bool>, AlarmRule)) -> Arc<Watchman> {
     let (refusals, dir) = (Mutex::new(refusals), world.dir.clone());
-    Arc::new(Watchman { inner: world.port(), clock, refusals, asked: Mutex::default(), dir, told: Mutex::default(), rings, rule })
+    Arc::new(Watchman {
+        inner: world.port(),
+        clock,
+        refusals,
+        asked: Mutex::default(),
+        taken_off: Mutex::default(),
+        dir,
+        told: Mutex::default(),
+        rings,
+        rule,
+    })
 }
 
 async fn watched(clock: Arc<VirtualClock>, lives: &[Life], refusals: u32) -> (World, Arc<Watchman>) {
@@ -163,5 +181,47 @@ fn what_the_cpu_alarm_ends_is_idle_and_is_not_launched_again() {
         assert_eq!((receipt.because, receipt.attempts.len()), (Some(EndedBecause::Idle), 1), "{receipt:?}");
         assert!(receipt.reason.contains("CPU alarm rang"), "{}", receipt.reason);
         assert_eq!(world.cloud.launches(), 1);
+    });
+}
+
+/// What an alarm would take for a dead machine: its metrics alone are lost, and whoever drives the job is told so by its heartbeat.
+#[test]
+fn the_alarm_of_a_machine_whose_metrics_alone_are_lost_is_taken_off_until_they_arrive_again() {
+    for (rule, taken) in [("heartbeat", 1), ("heartbeat for 5m", 1), ("cpu<=0.3 for 5m", 0)] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::new(clock.clone(), &[Life::Unmeasured { secs: 3000, falls_silent: false }]).await;
+            let watchman = watchman(&world, clock, 0, (Some(false), rule.parse().unwrap()));
+            let receipt = world.controller_on(world.store.clone(), watchman.clone()).drive(world.job()).await.unwrap();
+            assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 1), "{receipt:?}");
+            let armed: Vec<u64> = watchman.asked.lock().unwrap().iter().map(|(at, _)| at.as_secs()).collect();
+            let taken_off: Vec<u64> = watchman.taken_off.lock().unwrap().iter().map(|at| at.as_secs()).collect();
+            assert_eq!((armed.len(), taken_off.len()), (1 + taken, taken), "{rule}: armed at {armed:?}, taken off at {taken_off:?}");
+            if taken > 0 {
+                // The shortest alarm rings after five minutes, of which two are gone by then.
+                let lost = armed[0] + UNMEASURED_AFTER;
+                assert!((lost - 30..lost + 60).contains(&taken_off[0]), "armed at {armed:?}, taken off at {taken_off:?}");
+                assert!((taken_off[0] + 2970..taken_off[0] + 3060).contains(&armed[1]), "armed at {armed:?}, taken off at {taken_off:?}");
+            }
+        });
+    }
+}
+
+/// The last word of an agent that is dead is no reason to take the alarm off: not for the controller that heard it long ago, and not
+/// for one that comes later.
+#[test]
+fn the_alarm_of_a_machine_that_is_silent_stays_whatever_was_its_last_word() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Unmeasured { secs: 300, falls_silent: true }, Life::Ends { secs: 5, code: 0 }]).await;
+        let first = watchman(&world, clock.clone(), 0, (Some(false), AlarmRule::default()));
+        let driver = world.controller_on(world.store.clone(), first.clone());
+        tokio::select! {
+            receipt = driver.drive(world.job()) => panic!("nothing ends it yet: {receipt:?}"),
+            () = clock.sleep(Duration::from_secs(900)) => {}
+        }
+        assert_eq!(first.taken_off.lock().unwrap().len(), 1, "while it lived");
+        let second = watchman(&world, clock, 0, (Some(false), AlarmRule::default()));
+        let receipt = world.controller_on(world.store.clone(), second.clone()).drive(world.job()).await.unwrap();
+        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 2), "its lease has ended it: {receipt:?}");
+        assert_eq!(second.taken_off.lock().unwrap().len(), 0);
     });
 }

@@ -9,6 +9,7 @@ mod cap;
 mod checkpointing;
 mod doctor;
 mod fallback;
+mod guard;
 mod hardware;
 mod idle;
 mod idle_laws;

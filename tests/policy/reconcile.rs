@@ -1,10 +1,9 @@
 //! The controller's one decision, as a table that reads like its rules.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Wish};
+use lamplighter::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Reason, Request, Settled, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Watched, history, job_state};
 use lamplighter::policy::relaunch;
@@ -326,33 +325,6 @@ fn the_state_is_read_from_the_records() {
     let acts = acts(std::slice::from_ref(&over), &[], unknown());
     let [Act::WriteReceipt(receipt)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!((receipt.outcome, job_state(Some(receipt), Some(&over))), (JobOutcome::Succeeded, JobState::Succeeded));
-}
-
-/// What watches a machine from outside is armed once, while it runs, and its failure stops nothing.
-#[test]
-fn a_running_machine_is_guarded_once_where_an_alarm_is_asked_for() {
-    let running = known(&[view(1, OWNER, InstanceState::Running, None)]);
-    let mut guarded = attempt(1, 5);
-    assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["wait"], "no alarm is asked for");
-    Arc::make_mut(&mut guarded.plan).launch = Some(LaunchRequest {
-        image: "ami-1".into(),
-        image_name: None,
-        root_device: "/dev/sda1".into(),
-        disk_gib: 1,
-        profile: None,
-        security_groups: vec![],
-        subnet: None,
-        key_name: None,
-        shutdown: Default::default(),
-        alarm: Some(AlarmRule::default()),
-        user_data: String::new(),
-    });
-    assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["guard", "wait"]);
-    assert_eq!(words(&[guarded.clone()], &[], known(&[view(1, OWNER, InstanceState::Pending, None)])), ["wait"], "not yet");
-    guarded.watched.guard_waits = true;
-    assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["wait"], "it failed a moment ago");
-    guarded.watched = Watched { guarded: true, ..Default::default() };
-    assert_eq!(words(&[guarded], &[], running), ["wait"]);
 }
 
 /// Found by the false world: a machine whose own clock was an hour off, and that the cloud no longer showed.

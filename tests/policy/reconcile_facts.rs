@@ -165,6 +165,7 @@ pub fn status(phase: AttemptPhase, at: Timestamp) -> Status {
         notice: None,
         starts: 1,
         held_until: None,
+        unmeasured: false,
         attention: vec![],
         exit: None,
     }

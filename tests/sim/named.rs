@@ -80,7 +80,7 @@ pub const NAMED: [(u64, u64); 74] = [
 
 /// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
 /// themselves out.
-pub const NAMED_WITH_NEWER: [(u64, u64); 46] = [
+pub const NAMED_WITH_NEWER: [(u64, u64); 49] = [
     (6, 911134),
     (24, 37002198),
     (24, 37003075),
@@ -127,6 +127,9 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 46] = [
     (24, 92003063),
     (24, 92003158),
     (24, 92003332),
+    (24, 94012419),
+    (24, 94017000),
+    (24, 94017005),
 ];
 
 /// The same of the seeds that were found between: their work saves as the seed says.

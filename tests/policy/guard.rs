@@ -1,0 +1,61 @@
+//! When the alarm of a machine is armed, and when it is taken off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lamplighter::instance::{InstanceState, Status};
+use lamplighter::job::{AlarmRule, AttemptPhase, LaunchRequest};
+use lamplighter::policy::reconcile::{Act, Watched};
+
+use super::reconcile_facts::{OWNER, acts, attempt, known, now, status, view, words};
+
+/// What watches a machine from outside is armed once, while it runs, and its failure stops nothing.
+#[test]
+fn a_running_machine_is_guarded_once_where_an_alarm_is_asked_for() {
+    let running = known(&[view(1, OWNER, InstanceState::Running, None)]);
+    let mut guarded = attempt(1, 5);
+    assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["wait"], "no alarm is asked for");
+    Arc::make_mut(&mut guarded.plan).launch = Some(LaunchRequest {
+        image: "ami-1".into(),
+        image_name: None,
+        root_device: "/dev/sda1".into(),
+        disk_gib: 1,
+        profile: None,
+        security_groups: vec![],
+        subnet: None,
+        key_name: None,
+        shutdown: Default::default(),
+        alarm: Some(AlarmRule::default()),
+        user_data: String::new(),
+    });
+    assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["guard", "wait"]);
+    assert_eq!(words(&[guarded.clone()], &[], known(&[view(1, OWNER, InstanceState::Pending, None)])), ["wait"], "not yet");
+    guarded.watched.guard_waits = true;
+    assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["wait"], "it failed a moment ago");
+    guarded.watched = Watched { guarded: true, ..Default::default() };
+    assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["wait"]);
+    // Its metrics alone are lost: by its word of now, and by no older one.
+    guarded.status = Some(Status { unmeasured: true, ..status(AttemptPhase::Running, now()) });
+    let secs = Duration::from_secs;
+    for (watched, armed) in [
+        (Watched { guarded: true, beats_on: true, silent_for: secs(20), ..Default::default() }, Some(false)),
+        (Watched { guarded: false, beats_on: true, silent_for: secs(20), ..Default::default() }, Some(false)),
+        (Watched { guarded: true, beats_on: true, silent_for: secs(20), guard_waits: true, ..Default::default() }, None),
+        (Watched { guarded: true, beats_on: true, silent_for: secs(120), ..Default::default() }, None),
+        (Watched { guarded: true, beats_on: false, silent_for: secs(0), ..Default::default() }, None),
+        (Watched { unguarded: true, beats_on: true, silent_for: secs(20), ..Default::default() }, None),
+    ] {
+        guarded.watched = watched;
+        let acts = acts(&[guarded.clone()], &[], running.clone());
+        let guards = acts.iter().find_map(|act| if let Act::Guard { armed, .. } = act { Some(*armed) } else { None });
+        assert_eq!(guards, armed, "{:?}", guarded.watched);
+    }
+    guarded.status = Some(status(AttemptPhase::Running, now()));
+    assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["guard", "wait"], "they arrive again");
+    guarded.status = Some(Status { unmeasured: true, ..status(AttemptPhase::Running, now()) });
+    guarded.watched = Watched { guarded: true, beats_on: true, ..Default::default() };
+    if let Some(launch) = &mut Arc::make_mut(&mut guarded.plan).launch {
+        launch.alarm = Some("cpu<=0.3 for 5m".parse().unwrap());
+    }
+    assert_eq!(words(&[guarded], &[], running), ["wait"], "what EC2 measures needs no word of ours");
+}
