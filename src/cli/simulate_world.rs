@@ -195,6 +195,19 @@ struct Reckoned {
     line: Duration,
 }
 
+impl Reckoned {
+    /// At this moment, of so many worlds.
+    fn text(&self, took: Duration, of: usize) -> String {
+        // As fast as so far; of a world that is not over nobody knows how long it goes on.
+        let whole = self.at.mul_f64(of as f64 / self.done.max(1) as f64);
+        let left = match whole.saturating_sub(took).as_secs() {
+            _ if self.done == 0 => String::new(),
+            left => format!(", about {left} s left"),
+        };
+        format!("world {} of {of}{left}", (self.done + 1).min(of))
+    }
+}
+
 /// Whoever waits longer than this wants to see something.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -224,7 +237,7 @@ impl<'a> Shown<'a> {
         let Some(width) = self.width else {
             if took.saturating_sub(far.line) >= LINE_EVERY {
                 far.line = took;
-                self.printer.note(self.line(done, &far, took));
+                self.printer.note(far.text(took, self.of));
             }
             return;
         };
@@ -233,18 +246,8 @@ impl<'a> Shown<'a> {
             return;
         }
         far.tenth = tenth;
-        let line = format!("{}; Ctrl-C shows what there is", self.line(done, &far, took));
+        let line = format!("{}; Ctrl-C shows what there is", far.text(took, self.of));
         self.printer.raw_err(&format!("\r\u{1b}[2K{}", cut(&line, width.saturating_sub(1))));
-    }
-
-    fn line(&self, done: usize, far: &Reckoned, took: Duration) -> String {
-        // As fast as so far; of a world that is not over nobody knows how long it goes on.
-        let whole = far.at.mul_f64(self.of as f64 / done.max(1) as f64);
-        let left = match whole.saturating_sub(took).as_secs() {
-            _ if done == 0 => String::new(),
-            left => format!(", about {left} s left"),
-        };
-        format!("world {} of {}{left}", (done + 1).min(self.of), self.of)
     }
 
     fn clear(&self) {
@@ -260,6 +263,16 @@ const NARROW: usize = 40;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_far_it_is_is_told_by_the_worlds_that_are_over() {
+        let secs = Duration::from_secs;
+        let far = |done, at| Reckoned { done, at: secs(at), ..Reckoned::default() };
+        assert_eq!(far(0, 0).text(secs(15), 72), "world 1 of 72");
+        assert_eq!(far(12, 30).text(secs(30), 72), "world 13 of 72, about 150 s left");
+        assert_eq!(far(12, 30).text(secs(45), 72), "world 13 of 72, about 135 s left", "the one that is under way counts down");
+        assert_eq!(far(72, 180).text(secs(180), 72), "world 72 of 72, about 0 s left");
+    }
 
     #[test]
     fn the_first_few_courses_lie_as_far_from_one_another_as_all_do() {

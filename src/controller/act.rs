@@ -128,7 +128,8 @@ impl Controller {
                 let created = dir.create_settled(&settled).await?;
                 info!(%job, attempt = settled.attempt.number(), because = %settled.because, usd = %settled.usd, ?created, "settled");
                 if created == Created::New {
-                    memory.attempts.entry(settled.attempt).or_default().settled = Some(settled.clone().into());
+                    let attempt = memory.attempts.entry(settled.attempt).or_default();
+                    (attempt.settled, attempt.settled_since) = (Some(settled.clone().into()), Some(self.clock.mono()));
                 }
                 self.release(memory, &settled).await;
                 return Ok(Done::Recorded);

@@ -22,6 +22,8 @@ pub struct AttemptMemory {
     pub lease: Option<Lease>,
     pub outcome: Option<Outcome>,
     pub settled: Option<Arc<Settled>>,
+    /// When it was first known here to be.
+    pub settled_since: Option<Duration>,
     /// The heartbeat that was read last.
     pub status: Option<Status>,
     /// What its journal said when its machine was gone, and of how many pieces.

@@ -43,6 +43,7 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
         .filter_map(|(number, memory)| {
             let mut facts = memory.facts(memory.plan.clone()?, journals.remove(number).unwrap_or_default());
             facts.watched.wished_for = wished_for;
+            facts.watched.settled_for = memory.settled_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
             Some(facts)
         })
         .collect();
@@ -65,6 +66,7 @@ pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers,
         }
         let mut facts = memory.facts(plan, Journal::default());
         facts.watched.wished_for = wished_for;
+        facts.watched.settled_for = memory.settled_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         Some(facts)
     });
     Observed { attempts: known.collect(), requests: memory.requests.values().cloned().collect(), newest_checkpoint: None }
@@ -81,6 +83,7 @@ async fn observe_attempt(
     let (plan, settled) = tokio::try_join!(unless_known(&memory.plan, dir.plan(number)), unless_known(&memory.settled, dir.settled(number)))?;
     memory.plan = memory.plan.take().or(plan.map(Arc::new));
     memory.settled = memory.settled.take().or(settled.map(Arc::new));
+    memory.settled_since = memory.settled_since.or(memory.settled.as_ref().map(|_| now));
     let Some(plan) = memory.plan.clone() else { return Ok((number, Journal::default())) };
     let mut journal = Journal::default();
     if memory.settled.is_none() {

@@ -231,6 +231,7 @@ fn between(facts: &Facts<'_>) -> Vec<Act> {
         // Another workstation may lack what the job needs, so it goes on where it was; its end anybody may write.
         (Next::Attempt { .. }, Some(elsewhere)) => wait(elsewhere),
         (Next::Attempt { not_before, reason, .. }, None) if not_before > facts.now => vec![Act::Wait { until: Some(not_before), why: reason.text }],
+        (Next::Attempt { .. }, None) if let Some(why) = continuation::may_still_start(facts) => wait(why),
         (Next::Attempt { number, reason, .. }, None) => {
             vec![Act::CreatePlan { attempt: number, resume_from: facts.newest_checkpoint, reason: reason.text }]
         }

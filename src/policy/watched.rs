@@ -65,6 +65,8 @@ pub struct Watched {
     pub beats_on: bool,
     /// When the newest heartbeat came, by the store's clock: the machine's own may be an hour off.
     pub heard_at: Option<Timestamp>,
+    /// How long this controller has known it to be settled.
+    pub settled_for: Duration,
     /// How long the outcome has been there.
     pub outcome_for: Duration,
     /// The number of the last rehearsed interruption that was served.

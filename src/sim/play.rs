@@ -18,7 +18,7 @@ use super::saves::Saves;
 use super::sold::{Course, Sold, take_away};
 use super::store::Line;
 use super::strikes::{self, Strikes};
-use super::timeline::{Timeline, in_virtual_time};
+use super::timeline::{Timeline, at, in_virtual_time};
 use super::weather::Trouble;
 use super::workload::{End, Habit};
 use super::world::{Death, Deed, JOB, OWNER, Roughly, Violation, World};
@@ -127,6 +127,14 @@ impl Play {
             saves: None,
             newer: true,
         }
+    }
+
+    /// Whether its job keeps the disk of its machine, by which another job may go on there. Where none does, nothing of
+    /// `policy::continuation` is ever asked.
+    pub fn keeps_a_disk(&self) -> bool {
+        let dice = Dice::new(self.seed);
+        let spec = spec(&dice.fork("spec"), habit(&dice.fork("habit"), self), self, at(Duration::ZERO));
+        spec.spec.on.success == Reaction::Stop
     }
 }
 

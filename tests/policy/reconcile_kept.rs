@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::instance::{InstanceState, InstanceView};
+use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::job::{AttemptPhase, EndedBecause, Reaction, Request, Settled, Starts, Wish};
 use lamplighter::market::{Market, Span};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
@@ -173,4 +173,42 @@ fn a_machine_that_was_started_a_moment_ago_is_not_settled_as_it_stood() {
         let acts = reconcile_facts::acts(&[attempt], &stop, known(&[kept()]));
         assert_eq!(matches!(&acts[..], [Act::Settle(_)]), settles, "{acts:?}");
     }
+}
+
+/// It ran for its attempt and stands again, before anybody had heard it, and this controller has asked for nothing: whoever did so
+/// settles it, and a start of now would be a second machine beside the next (seed 94021250 of 24 h).
+#[test]
+fn a_machine_that_another_has_started_and_that_stands_again_is_not_started_once_more() {
+    let word = |age: u64, asked: Option<u64>| {
+        let mut stands = kept();
+        (stands.tags.job, stands.launched, stands.ended) = (spec().job, ago(age - 5), Some(ago(age / 2)));
+        let mut attempt = started(age);
+        (attempt.status, attempt.watched.asked_for) = (None, asked.map(Duration::from_secs));
+        reconcile_facts::word(&acts(attempt, stands)[0])
+    };
+    assert_eq!(word(6 * 3600, None), "settle");
+    assert_eq!(word(60, None), "launch", "it may not have had the room, and is asked for until a boot's time is over");
+    assert_eq!(word(6 * 3600, Some(60)), "launch", "by whoever asks for it");
+}
+
+/// The start that another controller asked for may take effect just after this one has written down that there was none.
+#[test]
+fn the_next_attempt_waits_a_minute_where_the_kept_machine_of_the_last_was_not_had() {
+    let last = |secs: u64, instance: Option<&str>| {
+        let mut attempt = started(600);
+        attempt.status = None;
+        let not_had = Settled { instance: instance.map(str::to_owned), outcome: None, ..settled(1, EndedBecause::Lost) };
+        (attempt.settled, attempt.watched.settled_for) = (Some(not_had.into()), Duration::from_secs(secs));
+        attempt
+    };
+    let words =
+        |attempt: AttemptFacts, cloud| -> Vec<&str> { reconcile_facts::acts(&[attempt], &[], cloud).iter().map(reconcile_facts::word).collect() };
+    let stands = || known(&[kept()]);
+    assert_eq!((words(last(10, None), stands()), words(last(60, None), stands())), (vec!["wait"], vec!["plan"]));
+    assert_eq!(words(last(10, Some("i-1")), stands()), ["plan"], "it was had, and is seen to be gone");
+    assert_eq!(words(last(600, None), reconcile_facts::unknown()), ["wait"]);
+    let started_by_another = |job| InstanceView { state: InstanceState::Pending, tags: Tags { job, ..kept().tags }, launched: ago(3), ..kept() };
+    let ours = words(last(600, None), known(&[started_by_another(spec().job)]));
+    assert!(ours.last() == Some(&"wait") && !ours.contains(&"plan"), "{ours:?}");
+    assert_eq!(words(last(600, None), known(&[started_by_another("other-333333".parse().unwrap())])), ["plan"], "it runs for another job");
 }

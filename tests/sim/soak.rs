@@ -49,6 +49,9 @@ struct Args {
     /// Without the faults that came into the world after the seeds of a time before were named
     #[arg(long)]
     older: bool,
+    /// Only those of the seeds whose job keeps the disk of its machine: the worlds that a change of how it is started again can touch
+    #[arg(long, conflicts_with = "what")]
+    kept: bool,
     /// Let spot capacity come and go as this recording does, or one of these, in each zone by itself
     #[arg(long, value_name = "FILE", conflicts_with_all = ["deaths", "long", "mutants", "named", "bounds"])]
     trace: Vec<PathBuf>,
@@ -100,6 +103,7 @@ fn main() {
         threads: args.threads,
         saves,
         newer: !args.older,
+        kept: args.kept,
         recordings: recordings(&args.trace),
         traces: args.trace,
     };
@@ -173,6 +177,8 @@ struct Run {
     threads: u64,
     saves: Option<Saves>,
     newer: bool,
+    /// Only the worlds in which a disk is kept.
+    kept: bool,
     recordings: Vec<Course>,
     /// Where those are from.
     traces: Vec<PathBuf>,
@@ -219,6 +225,9 @@ fn soak(run: &Run) {
     let done = side_by_side(run, run.count, |thread, number| {
         let seed = run.from + number;
         lock(&tally).at[thread] = seed;
+        if run.kept && !run.world(seed).keeps_a_disk() {
+            return;
+        }
         let played = run.play(run.world(seed));
         count(&mut lock(&tally), run, &played, began.elapsed());
     });
