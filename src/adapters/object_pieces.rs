@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path as Key;
-use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt};
+use object_store::{Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
 use sha2::{Digest, Sha256};
 
 use super::object_file::Staged;
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// # Errors
 /// When a piece does not come, or is of another version, or the disk refuses it: then nothing is at `path` that was not there before.
 pub(super) async fn download(s3: &impl ObjectStore, key: &Key, path: &Path, come: &AtomicU64) -> Result<Option<(u64, String)>, Error> {
-    let found = match s3.head(key).await {
+    let found = match head(s3, key).await {
         Err(Error::NotFound { .. }) => return Ok(None),
         found => found?,
     };
@@ -56,6 +56,16 @@ pub(super) async fn download(s3: &impl ObjectStore, key: &Key, path: &Path, come
     }
     staged.publish(path).map_err(generic)?;
     Ok(Some((total, hex::encode(hash.finalize()))))
+}
+
+/// The answer to a HEAD has no body, and so says nothing of why it is refused: a first byte that is asked for does.
+pub(super) async fn head(s3: &impl ObjectStore, key: &Key) -> Result<ObjectMeta, Error> {
+    match s3.head(key).await {
+        Err(refused @ (Error::PermissionDenied { .. } | Error::Unauthenticated { .. })) => {
+            Err(s3.get_range(key, 0..1).await.err().unwrap_or(refused))
+        }
+        told => told,
+    }
 }
 
 /// What is refused, gone or of another version is so at once; of silence alone nobody knows.

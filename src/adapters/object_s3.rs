@@ -21,7 +21,7 @@ use object_store::signer::Signer;
 use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
 use super::object_parts::{Uploads, copy_in_parts};
-use super::object_pieces::download;
+use super::object_pieces::{download, head};
 use super::object_source::{Source, generic};
 use super::system_clock::SystemClock;
 use crate::market::{Span, elapsed};
@@ -173,7 +173,7 @@ impl Store for S3Store {
     }
 
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
-        let read = async { self.s3.head(&self.key(key)?).await };
+        let read = async { head(&self.s3, &self.key(key)?).await };
         let found = absent_is_none(read.await).map_err(|error| failed("look at", key, error))?;
         Ok(found.and_then(|found| self.meta(&found)))
     }
@@ -280,7 +280,7 @@ fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 /// S3 takes no request that is dated a quarter of an hour off, and forbids it as what is not allowed (RequestTimeTooSkewed, 403). No
-/// permission is missing: a clock is set right by and by. The answer to a HEAD has no code, and stays denied.
+/// permission is missing: a clock is set right by and by.
 const TOO_SKEWED: &str = "RequestTimeTooSkewed";
 
 fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     /// What is asked of a bucket that forbids all with this code, and the request.
-    async fn forbidden<T>(code: &str, ask: impl AsyncFnOnce(S3Store) -> T) -> (T, String) {
+    async fn forbidden<T>(code: &'static str, ask: impl AsyncFnOnce(S3Store) -> T) -> (T, String) {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", server.local_addr().unwrap());
         let settings = [
@@ -340,15 +340,23 @@ mod tests {
             (AmazonS3ConfigKey::Endpoint, endpoint.as_str()),
         ];
         let store = S3Store::open("bucket", "jobs", &settings, None).unwrap();
-        let answer = async {
-            let (mut line, mut asked) = (server.accept().await.unwrap().0, vec![0; 4096]);
-            let read = tokio::io::AsyncReadExt::read(&mut line, &mut asked).await.unwrap();
-            let body = format!("<Error><Code>{code}</Code><Message>no</Message></Error>");
-            let text = format!("HTTP/1.1 403 Forbidden\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
-            tokio::io::AsyncWriteExt::write_all(&mut line, text.as_bytes()).await.unwrap();
-            String::from_utf8_lossy(&asked[..read]).into_owned()
-        };
-        tokio::join!(ask(store), answer)
+        let (tell, mut told) = tokio::sync::mpsc::channel(8);
+        let answers = tokio::spawn(async move {
+            while let Ok((mut line, _)) = server.accept().await {
+                let mut asked = vec![0; 4096];
+                let read = tokio::io::AsyncReadExt::read(&mut line, &mut asked).await.unwrap();
+                let asked = String::from_utf8_lossy(&asked[..read]).into_owned();
+                let body = format!("<Error><Code>{code}</Code><Message>no</Message></Error>");
+                // As S3 answers a HEAD.
+                let body = if asked.starts_with("HEAD") { String::new() } else { body };
+                let text = format!("HTTP/1.1 403 Forbidden\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+                tell.send(asked).await.unwrap();
+                tokio::io::AsyncWriteExt::write_all(&mut line, text.as_bytes()).await.unwrap();
+            }
+        });
+        let came = ask(store).await;
+        answers.abort();
+        (came, told.recv().await.unwrap())
     }
 
     /// In a bulk delete, S3 says it in the body of a 200.
@@ -365,7 +373,10 @@ mod tests {
         for (code, denied) in [("AccessDenied", true), (TOO_SKEWED, false)] {
             let (read, _) = forbidden(code, async |store| store.get("a").await.map(drop)).await;
             let (written, _) = forbidden(code, async |store| store.put("a", Bytes::from_static(b"1")).await).await;
-            for told in [read, written] {
+            let (seen, _) = forbidden(code, async |store| store.head("a").await.map(drop)).await;
+            let folder = tempfile::tempdir().unwrap();
+            let (fetched, _) = forbidden(code, async |store| store.get_file("a", &folder.path().join("a")).await.map(drop)).await;
+            for told in [read, written, seen, fetched] {
                 assert_eq!(matches!(told, Err(StoreError::Denied { .. })), denied, "{code}: {told:?}");
                 assert_eq!(matches!(told, Err(StoreError::Unavailable { .. })), !denied, "{code}: {told:?}");
             }

@@ -272,8 +272,8 @@ async fn date(inner: &Inner) {
 /// What the news said last.
 #[derive(Default)]
 struct Told {
-    /// The phase, and how many sentences a person should read.
-    seen: Option<(AttemptPhase, usize)>,
+    /// The phase, how many sentences a person should read, and whether its measurements are taken by nobody.
+    seen: Option<(AttemptPhase, usize, bool)>,
     /// By the steady clock.
     beat: Option<Duration>,
 }
@@ -282,7 +282,7 @@ struct Told {
 /// somebody looks.
 async fn tell_news(outbox: &Outbox, status: &Status, told: &mut Told) {
     let tell = async |what| matches!(outbox.within(TRY_SECS_MAX, outbox.dir.tell_news(what)).await, Some(Ok(())));
-    let (seen, now) = ((status.phase, status.attention.len()), outbox.clock.mono());
+    let (seen, now) = ((status.phase, status.attention.len(), status.unmeasured), outbox.clock.mono());
     if told.seen != Some(seen) && tell(News::Phase(outbox.attempt)).await {
         told.seen = Some(seen);
     }

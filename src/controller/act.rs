@@ -270,6 +270,8 @@ impl Controller {
     /// The job goes on without it: the agent, the switch on the machine and the lease are there too.
     async fn guard(&self, job: &JobId, memory: &mut AttemptMemory, machine: &MachineRef, armed: bool) {
         let Some(plan) = memory.plan.clone() else { return };
+        // An answer that is lost may have done it: it is armed once more than needed, and never once too little.
+        memory.watched.guarded &= armed;
         let done = match self.cloud(machine.cloud) {
             Ok(cloud) if armed => cloud.guard(&plan, machine).await,
             Ok(cloud) => cloud.unguard(machine).await,
@@ -280,7 +282,7 @@ impl Controller {
                 memory.guarding = Guarding::default();
                 (memory.watched.guarded, memory.watched.unguarded) = (armed, !armed);
                 if !armed {
-                    info!(%job, %machine, "its measurements do not reach CloudWatch: its alarm is taken off until they do");
+                    info!(%job, %machine, "its measurements do not reach CloudWatch: no alarm waits for them until they do, but for one that rings");
                 }
             }
             Err(error) => {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{beats::Beats, certainty::Certainty, guarding::Guarding, hosts::HostSeen};
+use super::guarding::{self, Guarding};
+use super::{beats::Beats, certainty::Certainty, hosts::HostSeen};
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
@@ -131,6 +132,7 @@ impl AttemptMemory {
 
     fn listened(&mut self, is_new: bool, now: Duration) {
         let gap = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
+        guarding::looked(&mut self.watched, self.looked_at.map(|before| now.saturating_sub(before)));
         self.looked_at = Some(now);
         self.watched.silent_for = if is_new { Duration::ZERO } else { self.watched.silent_for + gap };
         if is_new {

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::policy::reconcile::Watched;
+
 /// Between two tries; each failure adds one, up to a quarter of an hour. A first heartbeat needs a minute or two to be seen.
 const PAUSE: Duration = Duration::from_secs(30);
 const PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
@@ -14,6 +16,17 @@ pub struct Guarding {
     pub denied: Option<String>,
     tries: u32,
     again: Duration,
+}
+
+/// Whoever has not looked for so long does not know what others did to a machine's alarm. A tick that hangs at a store is over sooner.
+const SLEPT: Duration = Duration::from_secs(5 * 60);
+
+/// Takes note of a look so long after the one before: whoever slept may find the alarm armed or taken off by another, and a beat that is
+/// new to it may be of long ago. To arm one twice does no harm.
+pub fn looked(watched: &mut Watched, after: Option<Duration>) {
+    if after.is_some_and(|after| after > SLEPT) {
+        (watched.guarded, watched.unguarded, watched.beats_on) = (false, false, false);
+    }
 }
 
 impl Guarding {

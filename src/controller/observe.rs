@@ -43,7 +43,7 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
         .filter_map(|(number, memory)| {
             let mut facts = memory.facts(memory.plan.clone()?, journals.remove(number).unwrap_or_default());
             facts.watched.wished_for = wished_for;
-            facts.watched.settled_for = memory.settled_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+            facts.watched.settled_for = settled_for(memory, now);
             Some(facts)
         })
         .collect();
@@ -66,10 +66,15 @@ pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers,
         }
         let mut facts = memory.facts(plan, Journal::default());
         facts.watched.wished_for = wished_for;
-        facts.watched.settled_for = memory.settled_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        facts.watched.settled_for = settled_for(memory, now);
         Some(facts)
     });
     Observed { attempts: known.collect(), requests: memory.requests.values().cloned().collect(), newest_checkpoint: None }
+}
+
+/// How long it has been known here to be settled.
+fn settled_for(memory: &AttemptMemory, now: Duration) -> Duration {
+    memory.settled_since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
 }
 
 /// One attempt, with its journal, where that says how it ended. Its plan may be being written.

@@ -85,9 +85,6 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
         InstanceState::Stopped if stands_as_kept(plan, view) && is_started_just_now(attempt, view) => {
             Some(vec![Act::Wait { until: None, why: format!("{} was started a moment ago, and is not shown so yet", view.id) }])
         }
-        // Another controller has started it, and it stands again: by now nobody is to start it for this attempt once more, while that one
-        // writes down what became of it (seed 94021250 of 24 h: for a second the job had two machines).
-        InstanceState::Stopped if overdue && !stands_as_kept(plan, view) && attempt.watched.asked_for.is_none() => Some(done()),
         // It was started, and we have stopped it again.
         InstanceState::Stopped if never_came_up(attempt, view) => Some(done()),
         InstanceState::Stopped if let Some(lain_for) = left_lying(facts, attempt, view) => {
@@ -98,6 +95,11 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
         }
         // Its disk stays as it is: nobody has asked to lose it.
         InstanceState::Stopped if attempt.watched.refused.is_some() || unwanted || shows_nothing || too_late => Some(done()),
+        // Another controller has started it, and it stands again: that one writes down what became of it, and starts it again if that is to
+        // be. Who has not asked gives it a minute (seed 94021250 of 24 h: for a second the job had two machines).
+        InstanceState::Stopped if is_of_anothers_start(attempt, view) && attempt.watched.dark_for.is_none_or(|dark| dark < START_SHOWN_WITHIN) => {
+            Some(vec![Act::Wait { until: None, why: format!("whoever has started {}, which stands again", view.id) }])
+        }
         InstanceState::Stopped => Some(vec![Act::Launch { attempt: plan.attempt }]),
         // Somebody has started it by hand; its agent finds that its job has ended, and puts it out again.
         InstanceState::Pending | InstanceState::Running if view.tags.job != plan.job => Some(if overdue { done() } else { wait() }),
@@ -126,22 +128,30 @@ fn is_started_just_now(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     view.cloud == Cloud::Aws && taken && watched.asked_for.is_some_and(|asked| asked < START_SHOWN_WITHIN)
 }
 
-/// What the next attempt waits for, where the last one was settled without its kept machine: the start that another controller asked
-/// for may have been under way as that was written down, and EC2 shows it late (seed 32013937: for half a minute the job had two
-/// machines).
+/// Whether it was started for this attempt, and not by this controller.
+fn is_of_anothers_start(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    !stands_as_kept(&attempt.plan, view) && attempt.watched.asked_for.is_none()
+}
+
+/// What the next attempt waits for, where the last one was settled without its kept machine and goes on elsewhere: the start that
+/// another controller asked for may have been under way as that was written down, and EC2 shows it late (seed 32013937: for half a minute
+/// the job had two machines).
 pub(super) fn may_still_start(facts: &Facts<'_>) -> Option<String> {
     let last = facts.attempts.last()?;
     let (starts, settled) = (last.plan.starts.as_ref()?, last.settled.as_ref()?);
-    if settled.instance.is_some() || last.plan.offer.cloud != Cloud::Aws {
+    // Without a checkpoint the next one starts the same machine.
+    let goes_elsewhere = facts.spec.continues.as_ref().is_some_and(|continues| continues.checkpoint.is_some());
+    if settled.instance.is_some() || !goes_elsewhere || last.plan.offer.cloud != Cloud::Aws {
         return None;
     }
-    let CloudAnswer::Known(views) = facts.cloud else { return Some(format!("the cloud, which does not say how {} is", starts.instance)) };
-    let started = views.iter().find(|view| view.id == starts.instance && view.tags.job == last.plan.job);
-    if started.is_some_and(|view| !matches!(view.state, InstanceState::Stopped | InstanceState::Terminated)) {
-        return Some(format!("the end of {}, which another controller has started", starts.instance));
+    let CloudAnswer::Known(views) = facts.cloud else { return None };
+    match views.iter().find(|view| view.id == starts.instance).map(|view| (view.state, view.tags.job == last.plan.job)) {
+        Some((state, true)) if state.bills() => Some(format!("the end of {}, which another controller has started", starts.instance)),
+        Some((InstanceState::Terminated, _)) => None,
+        // Of a region that does not answer too: by then whoever asked has been answered.
+        _ if last.watched.settled_for < START_SHOWN_WITHIN => Some(format!("certainty that nobody has started {} meanwhile", starts.instance)),
+        _ => None,
     }
-    let why = || format!("certainty that nobody has started {} meanwhile", starts.instance);
-    (last.watched.settled_for < START_SHOWN_WITHIN).then(why)
 }
 
 /// Whether a kept machine that was started can stand still again: nobody has heard its agent, which has changed nothing on its

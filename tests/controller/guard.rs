@@ -25,6 +25,8 @@ struct Watchman {
     asked: Mutex<Vec<(Duration, String)>>,
     /// When it was asked to take its alarm off.
     taken_off: Mutex<Vec<Duration>>,
+    /// So many answers to that are lost, after it was done.
+    lost: Mutex<u32>,
     /// Where the job stands; and what a person was told there, each time that it was asked to guard.
     dir: JobDir,
     told: Mutex<Vec<Option<String>>>,
@@ -75,7 +77,12 @@ before_the_cloud!(Watchman passes on [regions launch describe terminate interrup
 
     async fn unguard(&self, _machine: &MachineRef) -> Result<(), CloudError> {
         self.taken_off.lock().unwrap().push(self.clock.mono());
-        Ok(())
+        let mut lost = self.lost.lock().unwrap();
+        if *lost == 0 {
+            return Ok(());
+        }
+        *lost -= 1;
+        Err(CloudError::Ambiguous { act: "take the alarm off".into(), cause: "injected".into() })
     }
 
     async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
@@ -97,6 +104,7 @@ fn watchman(world: &World, clock: Arc<VirtualClock>, refusals: u32, (rings, rule
         refusals,
         asked: Mutex::default(),
         taken_off: Mutex::default(),
+        lost: Mutex::default(),
         dir,
         told: Mutex::default(),
         rings,
@@ -204,6 +212,40 @@ fn the_alarm_of_a_machine_whose_metrics_alone_are_lost_is_taken_off_until_they_a
             }
         });
     }
+}
+
+/// The alarm went, and nobody was told: it is armed again all the same, and not believed to be there.
+#[test]
+fn an_alarm_whose_taking_off_was_not_answered_is_armed_again() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        // The measurements are back within the pause that follows the lost answer.
+        let world = World::new(clock.clone(), &[Life::Unmeasured { secs: 45, falls_silent: false }]).await;
+        let watchman = watchman(&world, clock, 0, (Some(false), AlarmRule::default()));
+        *watchman.lost.lock().unwrap() = u32::MAX;
+        let receipt = world.controller_on(world.store.clone(), watchman.clone()).drive(world.job()).await.unwrap();
+        assert_eq!(receipt.outcome, JobOutcome::Succeeded, "{receipt:?}");
+        let (asked, taken_off) = (watchman.asked.lock().unwrap().clone(), watchman.taken_off.lock().unwrap().clone());
+        assert!(asked.len() == 2 && taken_off.last().is_some_and(|last| *last < asked[1].0), "armed at {asked:?}, taken off at {taken_off:?}");
+    });
+}
+
+/// What another did to it meanwhile whoever slept does not know: it is armed once more.
+#[test]
+fn who_slept_arms_the_alarm_once_more() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        let watchman = watchman(&world, clock.clone(), 0, (Some(false), AlarmRule::default()));
+        let controller = world.controller_on(world.store.clone(), watchman.clone());
+        // A process that stands still while the clock goes on.
+        for (awake, asleep) in [(600, 3600), (600, 0)] {
+            tokio::select! {
+                receipt = controller.drive(world.job()) => panic!("nothing ends it yet: {receipt:?}"),
+                () = clock.sleep(Duration::from_secs(awake)) => {}
+            }
+            clock.sleep(Duration::from_secs(asleep)).await;
+        }
+        assert_eq!(watchman.asked.lock().unwrap().len(), 2);
+    });
 }
 
 /// The last word of an agent that is dead is no reason to take the alarm off: not for the controller that heard it long ago, and not

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
-use lamplighter::job::{AttemptPhase, EndedBecause, Reaction, Request, Settled, Starts, Wish};
+use lamplighter::job::{AttemptPhase, Continues, EndedBecause, Reaction, Request, ResolvedSpec, Settled, Starts, Wish};
 use lamplighter::market::{Market, Span};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
 
@@ -175,20 +175,23 @@ fn a_machine_that_was_started_a_moment_ago_is_not_settled_as_it_stood() {
     }
 }
 
-/// It ran for its attempt and stands again, before anybody had heard it, and this controller has asked for nothing: whoever did so
-/// settles it, and a start of now would be a second machine beside the next (seed 94021250 of 24 h).
+/// It ran for its attempt and stands again, and this controller has asked for nothing: whoever did writes down what became of it, and a
+/// start of now would be a second machine beside the next (seed 94021250 of 24 h). Where nobody does, it is started again as before.
 #[test]
-fn a_machine_that_another_has_started_and_that_stands_again_is_not_started_once_more() {
-    let word = |age: u64, asked: Option<u64>| {
+fn a_machine_that_another_has_started_and_that_stands_again_is_left_to_it_for_a_minute() {
+    let word = |stood: Option<u64>, asked: Option<u64>, as_kept: bool| {
         let mut stands = kept();
-        (stands.tags.job, stands.launched, stands.ended) = (spec().job, ago(age - 5), Some(ago(age / 2)));
-        let mut attempt = started(age);
-        (attempt.status, attempt.watched.asked_for) = (None, asked.map(Duration::from_secs));
+        if !as_kept {
+            (stands.tags.job, stands.launched, stands.ended) = (spec().job, ago(500), Some(ago(250)));
+        }
+        let mut attempt = started(600);
+        attempt.status = None;
+        (attempt.watched.asked_for, attempt.watched.dark_for) = (asked.map(Duration::from_secs), stood.map(Duration::from_secs));
         reconcile_facts::word(&acts(attempt, stands)[0])
     };
-    assert_eq!(word(6 * 3600, None), "settle");
-    assert_eq!(word(60, None), "launch", "it may not have had the room, and is asked for until a boot's time is over");
-    assert_eq!(word(6 * 3600, Some(60)), "launch", "by whoever asks for it");
+    assert_eq!((word(Some(0), None, false), word(Some(59), None, false), word(Some(60), None, false)), ("wait", "wait", "launch"));
+    assert_eq!(word(Some(0), Some(90), false), "launch", "by whoever has asked for it before");
+    assert_eq!(word(Some(0), None, true), "launch", "nobody has started it");
 }
 
 /// The start that another controller asked for may take effect just after this one has written down that there was none.
@@ -201,14 +204,28 @@ fn the_next_attempt_waits_a_minute_where_the_kept_machine_of_the_last_was_not_ha
         (attempt.settled, attempt.watched.settled_for) = (Some(not_had.into()), Duration::from_secs(secs));
         attempt
     };
-    let words =
-        |attempt: AttemptFacts, cloud| -> Vec<&str> { reconcile_facts::acts(&[attempt], &[], cloud).iter().map(reconcile_facts::word).collect() };
-    let stands = || known(&[kept()]);
-    assert_eq!((words(last(10, None), stands()), words(last(60, None), stands())), (vec!["wait"], vec!["plan"]));
-    assert_eq!(words(last(10, Some("i-1")), stands()), ["plan"], "it was had, and is seen to be gone");
-    assert_eq!(words(last(600, None), reconcile_facts::unknown()), ["wait"]);
-    let started_by_another = |job| InstanceView { state: InstanceState::Pending, tags: Tags { job, ..kept().tags }, launched: ago(3), ..kept() };
-    let ours = words(last(600, None), known(&[started_by_another(spec().job)]));
-    assert!(ours.last() == Some(&"wait") && !ours.contains(&"plan"), "{ours:?}");
-    assert_eq!(words(last(600, None), known(&[started_by_another("other-333333".parse().unwrap())])), ["plan"], "it runs for another job");
+    let words = |attempt: AttemptFacts, views: &[InstanceView], goes_elsewhere: bool| -> Vec<&str> {
+        let checkpoint = r#"{"job": "before-333333", "checkpoint": {"number": 3, "attempt": 1, "created": "2026-01-01T00:00:00Z", "bytes": 9}}"#;
+        let checkpoint = goes_elsewhere.then(|| serde_json::from_str(checkpoint).unwrap());
+        let continues = Some(Continues { job: "before-333333".parse().unwrap(), checkpoint, machine: None });
+        let (spec, attempts, cloud) = (ResolvedSpec { continues, ..spec() }, [attempt], known(views));
+        let facts =
+            Facts { spec: &spec, attempts: &attempts, requests: &[], cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+        reconcile(&facts).iter().map(reconcile_facts::word).collect()
+    };
+    let is = |state, job: &str| InstanceView { state, tags: Tags { job: job.parse().unwrap(), ..kept().tags }, launched: ago(3), ..kept() };
+    let (ours, theirs) = (spec().job, "other-333333");
+    assert_eq!((words(last(59, None), &[kept()], true), words(last(60, None), &[kept()], true)), (vec!["wait"], vec!["plan"]));
+    assert_eq!(
+        (words(last(59, None), &[], true), words(last(60, None), &[], true)),
+        (vec!["wait"], vec!["plan"]),
+        "a silent region holds nothing up"
+    );
+    assert_eq!(words(last(10, Some("i-1")), &[kept()], true), ["plan"], "it was had, and is seen to be gone");
+    assert_eq!(words(last(10, None), &[kept()], false), ["plan"], "the next starts the same one");
+    assert_eq!(words(last(10, None), &[is(InstanceState::Terminated, "before-333333")], true), ["plan"], "nobody can start it any more");
+    let started = words(last(600, None), &[is(InstanceState::Pending, ours.as_str())], true);
+    assert!(started.last() == Some(&"wait") && !started.contains(&"plan"), "{started:?}");
+    assert_eq!(words(last(600, None), &[is(InstanceState::Pending, theirs)], true), ["plan"], "it runs for another job");
+    assert_eq!(words(last(600, None), &[is(InstanceState::Stopping, ours.as_str())], true), ["plan"], "it bills no more, and may hang in that");
 }
