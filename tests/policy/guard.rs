@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, Status};
-use lamplighter::job::{AlarmRule, AttemptPhase, LaunchRequest};
+use lamplighter::job::AttemptPhase;
 use lamplighter::policy::reconcile::{Act, Watched};
 
-use super::reconcile_facts::{OWNER, acts, attempt, known, now, status, view, words};
+use super::reconcile_facts::{OWNER, acts, attempt, known, launch_request, now, status, view, words};
 
 /// What watches a machine from outside is armed once, while it runs, and its failure stops nothing.
 #[test]
@@ -15,19 +15,7 @@ fn a_running_machine_is_guarded_once_where_an_alarm_is_asked_for() {
     let running = known(&[view(1, OWNER, InstanceState::Running, None)]);
     let mut guarded = attempt(1, 5);
     assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["wait"], "no alarm is asked for");
-    Arc::make_mut(&mut guarded.plan).launch = Some(LaunchRequest {
-        image: "ami-1".into(),
-        image_name: None,
-        root_device: "/dev/sda1".into(),
-        disk_gib: 1,
-        profile: None,
-        security_groups: vec![],
-        subnet: None,
-        key_name: None,
-        shutdown: Default::default(),
-        alarm: Some(AlarmRule::default()),
-        user_data: String::new(),
-    });
+    Arc::make_mut(&mut guarded.plan).launch = Some(launch_request("heartbeat"));
     assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["guard", "wait"]);
     assert_eq!(words(&[guarded.clone()], &[], known(&[view(1, OWNER, InstanceState::Pending, None)])), ["wait"], "not yet");
     guarded.watched.guard_waits = true;
@@ -54,8 +42,6 @@ fn a_running_machine_is_guarded_once_where_an_alarm_is_asked_for() {
     assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["guard", "wait"], "they arrive again");
     guarded.status = Some(Status { unmeasured: true, ..status(AttemptPhase::Running, now()) });
     guarded.watched = Watched { guarded: true, beats_on: true, ..Default::default() };
-    if let Some(launch) = &mut Arc::make_mut(&mut guarded.plan).launch {
-        launch.alarm = Some("cpu<=0.3 for 5m".parse().unwrap());
-    }
+    Arc::make_mut(&mut guarded.plan).launch = Some(launch_request("cpu<=0.3 for 5m"));
     assert_eq!(words(&[guarded], &[], running), ["wait"], "what EC2 measures needs no word of ours");
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
 use lamplighter::job::{
-    AttemptNo, AttemptPhase, Command, EndedBecause, LimitsSpec, MachineSpec, Outcome, Plan, RECORD_FORMAT, Request, ResolvedSpec, Settled, Spec, Wish,
+    AttemptNo, AttemptPhase, Command, EndedBecause, LaunchRequest, LimitsSpec, MachineSpec, Outcome, Plan, RECORD_FORMAT, Request, ResolvedSpec,
+    Settled, Spec, Wish,
 };
 use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, Journal, Watched, reconcile};
@@ -107,6 +108,23 @@ pub fn attempt(number: u32, age_secs: u64) -> AttemptFacts {
         settled: None,
         journal: Journal::default(),
         watched: Watched::default(),
+    }
+}
+
+/// What a plan asks EC2 for, with this alarm.
+pub fn launch_request(alarm: &str) -> LaunchRequest {
+    LaunchRequest {
+        image: "ami-1".into(),
+        image_name: None,
+        root_device: "/dev/sda1".into(),
+        disk_gib: 1,
+        profile: None,
+        security_groups: vec![],
+        subnet: None,
+        key_name: None,
+        shutdown: Default::default(),
+        alarm: Some(alarm.parse().unwrap()),
+        user_data: String::new(),
     }
 }
 

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{
-    AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, LimitsSpec, Outcome, RECORD_FORMAT, Reaction, Refusal, Request, ResolvedSpec, Shutdown,
-    Wish,
+    AttemptPhase, EndedBecause, Ending, Lease, LimitsSpec, Outcome, RECORD_FORMAT, Reaction, Refusal, Request, ResolvedSpec, Shutdown, Wish,
 };
 use lamplighter::market::{Market, Span, Usd};
 use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
 
-use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, spec, status, view, wish, words};
+use super::reconcile_facts::{OWNER, acts, ago, attempt, known, launch_request, now, outcome, spec, status, view, wish, words};
 
 /// The machine ended a minute ago.
 const ENDED: u64 = 60;
@@ -29,19 +28,7 @@ fn facts(heard_before: Option<u64>, recorded: bool, alarm: &str, seen: AlarmSeen
     let (by, why, at) = ("me@here".into(), "it was silent".into(), ago(ENDED + 1));
     let ending = recorded.then_some(Ending { format: RECORD_FORMAT, at, by, why, heard, stood: None });
     let mut facts = attempt(1, 7200);
-    Arc::make_mut(&mut facts.plan).launch = Some(LaunchRequest {
-        image: "ami-1".into(),
-        image_name: None,
-        root_device: "/dev/sda1".into(),
-        disk_gib: 1,
-        profile: None,
-        security_groups: vec![],
-        subnet: None,
-        key_name: None,
-        shutdown: Default::default(),
-        alarm: Some(alarm.parse().unwrap()),
-        user_data: String::new(),
-    });
+    Arc::make_mut(&mut facts.plan).launch = Some(launch_request(alarm));
     let watched = Watched { ended: Ended { ending, alarm: seen }, ..Watched::default() };
     AttemptFacts { status: heard.map(|heard| status(AttemptPhase::Running, heard)), watched, ..facts }
 }
