@@ -140,6 +140,9 @@ impl Cloud for Through<dyn Cloud> {
     async fn guard(&self, plan: &Plan, machine: &MachineRef) -> Result<(), CloudError> {
         self.process.call(self.inner.guard(plan, machine)).await
     }
+    async fn unguard(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.process.call(self.inner.unguard(machine)).await
+    }
     async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         self.process.call(self.inner.alarmed(machine)).await
     }
