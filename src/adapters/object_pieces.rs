@@ -22,7 +22,7 @@ use super::object_file::Staged;
 use super::object_parts::PARTS_IN_FLIGHT;
 use super::object_source::{PART_BYTES_MIN, generic};
 use super::system_clock::SystemClock;
-use crate::ports::Clock as _;
+use crate::ports::{Clock as _, chain};
 
 /// How long a piece is asked for again, beside the tries of the client itself. Shorter, and a line that breaks costs all that has come of
 /// a large file; longer, and who waits for it at a terminal is told too late.
@@ -58,12 +58,19 @@ pub(super) async fn download(s3: &impl ObjectStore, key: &Key, path: &Path, come
     Ok(Some((total, hex::encode(hash.finalize()))))
 }
 
+/// A list that is forbidden has no variant of its own in `object_store` (its `RequestError` is private): its status is in the text alone.
+pub(super) fn is_refused(error: &Error) -> bool {
+    match error {
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => true,
+        Error::Generic { .. } => chain(error).contains("non-2xx status code: 403"),
+        _ => false,
+    }
+}
+
 /// The answer to a HEAD has no body, and so says nothing of why it is refused: a first byte that is asked for does.
 pub(super) async fn head(s3: &impl ObjectStore, key: &Key) -> Result<ObjectMeta, Error> {
     match s3.head(key).await {
-        Err(refused @ (Error::PermissionDenied { .. } | Error::Unauthenticated { .. })) => {
-            Err(s3.get_range(key, 0..1).await.err().unwrap_or(refused))
-        }
+        Err(refused) if is_refused(&refused) => Err(s3.get_range(key, 0..1).await.err().unwrap_or(refused)),
         told => told,
     }
 }

@@ -21,7 +21,7 @@ use object_store::signer::Signer;
 use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
 use super::object_parts::{Uploads, copy_in_parts};
-use super::object_pieces::{download, head};
+use super::object_pieces::{download, head, is_refused};
 use super::object_source::{Source, generic};
 use super::system_clock::SystemClock;
 use crate::market::{Span, elapsed};
@@ -285,7 +285,7 @@ const TOO_SKEWED: &str = "RequestTimeTooSkewed";
 
 fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
     let key = key.to_owned();
-    if matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. }) && !chain(&error).contains(TOO_SKEWED) {
+    if is_refused(&error) && !chain(&error).contains(TOO_SKEWED) {
         return StoreError::Denied { act, key, cause: error.into() };
     }
     let io = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
@@ -376,7 +376,8 @@ mod tests {
             let (seen, _) = forbidden(code, async |store| store.head("a").await.map(drop)).await;
             let folder = tempfile::tempdir().unwrap();
             let (fetched, _) = forbidden(code, async |store| store.get_file("a", &folder.path().join("a")).await.map(drop)).await;
-            for told in [read, written, seen, fetched] {
+            let (listed, _) = forbidden(code, async |store| store.list("").await.map(drop)).await;
+            for told in [read, written, seen, fetched, listed] {
                 assert_eq!(matches!(told, Err(StoreError::Denied { .. })), denied, "{code}: {told:?}");
                 assert_eq!(matches!(told, Err(StoreError::Unavailable { .. })), !denied, "{code}: {told:?}");
             }

@@ -18,7 +18,7 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::elapsed;
 use crate::policy::fallback::TooDear;
 use crate::policy::placement::NoOffer;
-use crate::policy::reconcile::{Act, history};
+use crate::policy::reconcile::{Act, GuardLeft, history};
 use crate::policy::relaunch;
 use crate::policy::settlement::has_lain;
 use crate::ports::{CloudError, Created, NoCredentials, PowerOff, chain};
@@ -271,7 +271,7 @@ impl Controller {
     async fn guard(&self, job: &JobId, memory: &mut AttemptMemory, machine: &MachineRef, armed: bool) {
         let Some(plan) = memory.plan.clone() else { return };
         // An answer that is lost may have done it: it is armed once more than needed, and never once too little.
-        memory.watched.guarded &= armed;
+        memory.watched.guard = GuardLeft::Unknown;
         let done = match self.cloud(machine.cloud) {
             Ok(cloud) if armed => cloud.guard(&plan, machine).await,
             Ok(cloud) => cloud.unguard(machine).await,
@@ -280,7 +280,7 @@ impl Controller {
         match done {
             Ok(()) => {
                 memory.guarding = Guarding::default();
-                (memory.watched.guarded, memory.watched.unguarded) = (armed, !armed);
+                memory.watched.guard = if armed { GuardLeft::Armed } else { GuardLeft::Off };
                 if !armed {
                     info!(%job, %machine, "its measurements do not reach CloudWatch: no alarm waits for them until they do, but for one that rings");
                 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::policy::reconcile::Watched;
+use crate::policy::reconcile::{GuardLeft, Watched};
 
 /// Between two tries; each failure adds one, up to a quarter of an hour. A first heartbeat needs a minute or two to be seen.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ const SLEPT: Duration = Duration::from_secs(5 * 60);
 /// new to it may be of long ago. To arm one twice does no harm.
 pub fn looked(watched: &mut Watched, after: Option<Duration>) {
     if after.is_some_and(|after| after > SLEPT) {
-        (watched.guarded, watched.unguarded, watched.beats_on) = (false, false, false);
+        (watched.guard, watched.beats_on) = (GuardLeft::Unknown, false);
     }
 }
 

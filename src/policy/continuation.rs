@@ -97,7 +97,7 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
         InstanceState::Stopped if attempt.watched.refused.is_some() || unwanted || shows_nothing || too_late => Some(done()),
         // Another controller has started it, and it stands again: that one writes down what became of it, and starts it again if that is to
         // be. Who has not asked gives it a minute (seed 94021250 of 24 h: for a second the job had two machines).
-        InstanceState::Stopped if is_of_anothers_start(attempt, view) && attempt.watched.dark_for.is_none_or(|dark| dark < START_SHOWN_WITHIN) => {
+        InstanceState::Stopped if is_of_anothers_start(attempt, view) && attempt.watched.dark_for.unwrap_or_default() < START_SHOWN_WITHIN => {
             Some(vec![Act::Wait { until: None, why: format!("whoever has started {}, which stands again", view.id) }])
         }
         InstanceState::Stopped => Some(vec![Act::Launch { attempt: plan.attempt }]),

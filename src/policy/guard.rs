@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::reconcile::{Act, AttemptFacts};
+use super::reconcile::{Act, AttemptFacts, GuardLeft};
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::AlarmRule;
 
@@ -26,8 +26,8 @@ pub(super) fn guard(attempt: &AttemptFacts, view: &InstanceView) -> Option<Act> 
     }
     let unseen = matches!(rule, AlarmRule::Heartbeat { .. }) && attempt.status.as_ref().is_some_and(|status| status.unmeasured);
     let armed = match unseen {
-        false => (!watched.guarded).then_some(true),
-        true => (!watched.unguarded && watched.beats_on && watched.silent_for <= OF_NOW).then_some(false),
+        false => (watched.guard != GuardLeft::Armed).then_some(true),
+        true => (watched.guard != GuardLeft::Off && watched.beats_on && watched.silent_for <= OF_NOW).then_some(false),
     }?;
     Some(Act::Guard { attempt: attempt.plan.attempt, machine: view.machine(), armed })
 }

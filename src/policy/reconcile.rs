@@ -23,7 +23,7 @@ use super::relaunch::{self, Next};
 use super::settlement::settle;
 use super::stopped::stopped;
 use super::unheeded::unheeded;
-pub use super::watched::{AlarmSeen, Damaged, Ended, Journal, Unshown, Watched};
+pub use super::watched::{AlarmSeen, Damaged, Ended, GuardLeft, Journal, Unshown, Watched};
 use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status};
 use crate::job::{

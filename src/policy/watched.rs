@@ -71,14 +71,22 @@ pub struct Watched {
     pub outcome_for: Duration,
     /// The number of the last rehearsed interruption that was served.
     pub interrupt_served: u32,
-    /// What watches the machine from outside is armed, by this controller.
-    pub guarded: bool,
-    /// It was taken off, by this controller, and was not armed since.
-    pub unguarded: bool,
+    /// What watches the machine from outside, as this controller left it.
+    pub guard: GuardLeft,
     /// Arming it, or taking it off, has failed, and is not tried again yet.
     pub guard_waits: bool,
     pub damaged: Damaged,
     pub ended: Ended,
+}
+
+/// How a controller left the alarm of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GuardLeft {
+    /// It has done nothing yet, an answer was lost, or it has slept, and others may have done what it does not know.
+    #[default]
+    Unknown,
+    Armed,
+    Off,
 }
 
 /// What the store's clock says of an attempt whose machine is not shown any more, or out since nobody knows when: the workstation's own

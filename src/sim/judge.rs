@@ -137,7 +137,8 @@ impl Judge {
                 if let (Some(attempt), Some(status)) = (attempt_of(key), Beat::read(body)) {
                     let before = self.beats.get(&attempt).map_or(0, |(_, sequence, _)| *sequence);
                     // An agent that has begun by then counts on from what it found before that (seed 94012419 of 24 h).
-                    self.beats.insert(attempt, (now, status.sequence * u64::from(*by != LATE), before));
+                    let sequence = if *by == LATE { 0 } else { status.sequence };
+                    self.beats.insert(attempt, (now, sequence, before));
                 }
             }
             Deed::Wrote { key, new: true, .. } if key.ends_with("/outcome.json") => {
