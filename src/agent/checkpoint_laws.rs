@@ -185,3 +185,33 @@ proptest! {
         }
     }
 }
+
+/// Seed 96000713 of 24 h: the line after the mark had the time of the last file, so that this save was not sure yet, and the one before
+/// it was called by its step. And what was kept of it was no save at all.
+#[test]
+fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_again() {
+    let file = |path: String, modified_nanos| TreeFile { path, stamp: FileStamp { bytes: 1, modified_nanos, inode: 7, mode: 0o644 } };
+    let save = |number: &i64| [file(format!("model-{number}.pt"), number * 10), file(format!("optim-{number}.pt"), number * 10 + 2)];
+    let saves = |numbers: &[i64]| -> Picture {
+        let mut files: Vec<TreeFile> = numbers.iter().flat_map(save).collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        Arc::new(files)
+    };
+    let at = Duration::from_secs;
+    let told =
+        |marks, by, step| Signs { marks, has_marked: true, marked_by: Some(by), marked_step: Some(step), step: Some(step), ..Signs::default() };
+    for (kept, is_news) in [(saves(&[6, 7]), true), (saves(&[7, 8]), false)] {
+        let mut watch = FolderWatch::new(saves(&[6, 7]), Before { marks: Some(true), ..Before::default() });
+        watch.observe(saves(&[6, 7]), at(79), Signs { marks: 0, marked_by: None, ..told(0, 0, 8.0) });
+        watch.observe(saves(&[7, 8]), at(83), told(1, 83, 8.0));
+        watch.keep(kept);
+        let ripe = |watch: &FolderWatch, secs| watch.complete(at(secs), true, false).map(|ripe| (ripe.picture, ripe.step));
+        let eight = is_news.then(|| (saves(&[8]), Some(8.0)));
+        // Nobody has read the mark of the ninth yet, and the seventh is cleared away.
+        watch.observe(saves(&[8, 9]), at(93), Signs { step: Some(9.0), ..told(1, 83, 8.0) });
+        assert_eq!(ripe(&watch, 93), eight);
+        watch.observe(saves(&[8, 9]), at(93), told(2, 91, 9.0));
+        assert_eq!(ripe(&watch, 93), eight);
+        assert_eq!(ripe(&watch, 95), Some((saves(&[8, 9]), Some(9.0))), "it rests");
+    }
+}

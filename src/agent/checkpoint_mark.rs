@@ -35,13 +35,14 @@ pub(super) struct Declared {
     rest: Duration,
     /// All of it has the very time of the mark: where the workload has ended, nothing more of it comes.
     is_tied: bool,
-    /// The picture without that and what belongs to it.
+    /// The picture without that and what belongs to it, and whether what was marked is in there.
     sure: Picture,
+    holds_marked: bool,
 }
 
 impl Declared {
-    /// `kept`, `declared`: what is kept, and what was marked before. `marked_by`: the mark was made at this time of the file system or before, nanoseconds since 1970. `is_restless`: what is always
-    /// being written, beside the saves, says nothing of them.
+    /// `kept`, `declared`: what is kept, and what was marked before. `marked_by`: the mark was made at this time of the file system or
+    /// before, nanoseconds since 1970. `is_restless`: what is always being written, beside the saves, says nothing of them.
     pub(super) fn new(
         picture: &Picture,
         (kept, declared): (&Picture, Option<&Picture>),
@@ -81,8 +82,14 @@ impl Declared {
         let is_another = !marked.is_empty() && sets.iter().any(|set| !set.0.is_empty() && !marked.contains(set));
         let rest = if late.iter().all(is_explained) && !is_another { QUIET } else { RESTLESS };
         let is_tied = !late.is_empty() && !is_another && !late.iter().any(|file| is_after(file));
+        let holds_marked = late.is_empty() || !early.is_empty() && early.iter().all(is_sure);
         let after = late.into_iter().map(|file| (file.path.clone(), file.stamp)).collect();
-        Declared { picture: Arc::clone(picture), motion, at: now, after, rest, is_tied, sure }
+        Declared { picture: Arc::clone(picture), motion, at: now, after, rest, is_tied, sure, holds_marked }
+    }
+
+    /// Whether what is believed is of the step that was marked, and not all of a save before it.
+    pub(super) fn is_of_marked_step(&self, until: Duration, exited: bool) -> bool {
+        self.holds_marked || !Arc::ptr_eq(self.believed(until, exited), &self.sure)
     }
 
     pub(super) fn into_believed(self) -> Picture {

@@ -199,6 +199,12 @@ pub(super) fn same_but_logs(one: &Picture, other: &Picture) -> bool {
     without_logs(one).eq(without_logs(other))
 }
 
+/// Whether a picture holds something that an earlier one does not.
+pub(super) fn has_news(picture: &Picture, before: &Picture) -> bool {
+    let before = stamps(before);
+    without_logs(picture).any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
+}
+
 pub(super) fn without_logs(picture: &Picture) -> impl Iterator<Item = &TreeFile> {
     picture.iter().filter(|file| !is_log(&file.path))
 }

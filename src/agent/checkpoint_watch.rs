@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::checkpoint_doubt::Doubt;
 use super::checkpoint_mark::Declared;
 use super::checkpoint_motion::{Motion, QUIET};
-use super::checkpoint_sets::{Sets, one_replaced, same_but_logs, stamps, stands, without_logs};
+use super::checkpoint_sets::{Sets, has_news, one_replaced, same_but_logs, stamps, stands, without_logs};
 use super::checkpoint_signs::Habit;
 pub(super) use super::checkpoint_signs::{Before, Signs};
 use crate::job::ExitStatus;
@@ -52,8 +52,7 @@ impl Ripe {
 
     /// Whether it holds something that an earlier picture did not.
     pub(super) fn newer_than(&self, before: &Picture) -> bool {
-        let before = stamps(before);
-        without_logs(&self.picture).any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
+        has_news(&self.picture, before)
     }
 }
 
@@ -106,8 +105,7 @@ impl FolderWatch {
         self.habit.observe((&before, &picture), (rested, self.motion.rests_for(now, RESTLESS)), &signs);
         if changed {
             // What the first look finds was written while nobody looked: only a mark says at which step.
-            // Nor does anybody know what came first of all that happened while nobody looked for longer than a save takes: what was told
-            // before is not too late (seed 33001763 of 24 h).
+            // Nor of what came while nobody looked for longer than a save takes: what was told before is not too late (seed 33001763 of 24 h).
             let step = match self.looked {
                 Some(looked) if now.saturating_sub(looked) > QUIET => self.told.zip(signs.step).map(|(before, now)| before.min(now)),
                 Some(_) => signs.step,
@@ -205,9 +203,11 @@ impl FolderWatch {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
             // What was begun since, and taken away again, is none of what was marked (seed 33000128 of 24 h).
-            let of_mark = self.declared.as_ref().filter(|_| declared).map(|declared| declared.motion);
-            let step = of_mark.map_or_else(|| self.step_of(&picture), |motion| motion.step);
-            return (!same && !picture.is_empty()).then(|| Ripe { step, ..Ripe::new(picture, of_mark.unwrap_or(self.motion)) });
+            let of_mark = self.declared.as_ref().filter(|_| declared);
+            let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, exited));
+            let step = is_its.map_or_else(|| self.step_of(&picture), |mark| mark.motion.step);
+            let motion = of_mark.map_or(self.motion, |mark| mark.motion);
+            return (!same && !picture.is_empty()).then(|| Ripe { step, ..Ripe::new(picture, motion) });
         }
         let marks = self.marks();
         let (files, motion, left_out) = if marks {
@@ -217,8 +217,11 @@ impl FolderWatch {
             self.by_sets(seen, until, with_logs)?
         };
         let picture = Arc::new(files);
-        let step = if marks { motion.step } else { self.step_of(&picture) };
-        (!same_but_logs(&picture, &self.kept)).then(|| Ripe { step, left_out, ..Ripe::new(picture, motion) })
+        let is_its = marks && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
+        let step = if is_its { motion.step } else { self.step_of(&picture) };
+        // The oldest of what is kept may have been cleared away: that is no save, and would hold the next one up for an interval.
+        let is_another = has_news(&picture, &self.kept) || self.ended() && !same_but_logs(&picture, &self.kept);
+        is_another.then(|| Ripe { step, left_out, ..Ripe::new(picture, motion) })
     }
 
     fn by_sets(&self, seen: &Picture, until: Duration, with_logs: bool) -> Option<(Vec<TreeFile>, Motion, Option<String>)> {
@@ -239,7 +242,7 @@ impl FolderWatch {
     }
 
     pub(super) fn dirty(&self) -> bool {
-        self.seen.as_ref().is_some_and(|picture| !picture.is_empty() && !same_but_logs(picture, &self.kept))
+        self.seen.as_ref().is_some_and(|picture| has_news(picture, &self.kept))
     }
 
     /// Whether the folder never rests and nothing in it can be told to be complete, now or later.

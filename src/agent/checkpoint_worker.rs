@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::checkpoint_motion::QUIET;
-use super::checkpoint_sets::same_but_logs;
+use super::checkpoint_sets::has_news;
 use super::checkpoint_upload::{Numbers, Torn, Try, numbers};
 use super::checkpoint_watch::{Before, FolderWatch, Picture, Ripe, Signs};
 use super::checkpoints::{Ask, KEPT, Save, Saved, Shared};
@@ -189,7 +189,7 @@ impl Worker {
     /// Whether something was written after the asking.
     fn changed_since(&self, ask: &Ask) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
-        ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| self.watch.seen().is_some_and(|seen| !same_but_logs(seen, before)))
+        ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| self.watch.seen().is_some_and(|seen| has_news(seen, before)))
     }
 
     /// Answers a save that has nothing to upload now, if there is nothing left to wait for.

@@ -253,6 +253,19 @@ fn a_lost_gpu_is_to_blame_for_a_workload_that_failed_and_no_retry_there_helps() 
 }
 
 #[test]
+fn want_of_memory_is_retried_as_often_as_any_failure_and_is_the_reason_then() {
+    let oom = WorkloadFact::Ended { exit: ExitStatus { code: None, signal: Some(9), oom: true }, stage: Stage::Main };
+    let retries = RetriesSpec { max: 2, ..RetriesSpec::default() };
+    let mut world = World { workload: oom, retries, ..World::default() };
+    for used in 0..2 {
+        world.retries_used = used;
+        assert!(matches!(world.step(), Step::Restart { .. }), "{used}");
+    }
+    world.retries_used = 2;
+    assert_eq!(world.because(), Some(EndedBecause::OutOfMemory));
+}
+
+#[test]
 fn a_lost_gpu_ends_nothing_while_the_work_goes_on_and_saves_what_hangs_in_it() {
     let mut world = World { hardware: Some(fault(179)), ..World::default() };
     assert_eq!(world.because(), None);

@@ -70,6 +70,9 @@ fn the_same_seed_is_the_same_world() {
         assert_eq!(sums[0], sums[1], "seed {seed}");
     }
     assert_ne!(played(Play::seed(3)).sha256, played(Play::seed(4)).sha256);
+    // In processes of their own: nothing of it hangs at an address, or at what was played before.
+    let sums: Vec<String> = (0..2).map(|_| soak(&["--seed", "3"])).collect();
+    assert!(sums[0] == sums[1] && sums[0].contains(" deeds, "), "{}", sums[0]);
 }
 
 /// Seeds 584 and 1181: it was paid for, and was in no receipt.

@@ -58,6 +58,9 @@ fn a_job_runs_on_spot_and_its_receipt_is_ec2s_own() {
     assert_eq!(journey.ec2.instance(&seen.id).state, State::Terminated);
     let receipt = journey.receipt(&journey.jobs()[0]);
     assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+    // What it has made is at home, whoever is dark by then.
+    let model = journey.bench.find("lamp-outputs", "model");
+    assert!(model.iter().any(|model| std::fs::read_to_string(model).is_ok_and(|text| text.starts_with("trained "))), "{model:?}");
     bill_agrees(&journey, &receipt, &[&seen]);
     // Its disk went with it, and nothing else of ours is left that costs.
     assert_eq!(journey.ec2.ask("DescribeVolumes", &[]).expect("told").all("volumeId").len(), 0);
