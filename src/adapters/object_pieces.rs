@@ -59,10 +59,14 @@ pub(super) async fn download(s3: &impl ObjectStore, key: &Key, path: &Path, come
 }
 
 /// A list that is forbidden has no variant of its own in `object_store` (its `RequestError` is private): its status is in the text alone.
+/// What forbids the credentials of a machine has the same text, but for the list, and may pass.
 pub(super) fn is_refused(error: &Error) -> bool {
+    let forbids = |text: String| {
+        text.contains("performing list request") && ["403", "401"].iter().any(|code| text.contains(&format!("non-2xx status code: {code}")))
+    };
     match error {
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => true,
-        Error::Generic { .. } => chain(error).contains("non-2xx status code: 403"),
+        Error::Generic { .. } => forbids(chain(error)),
         _ => false,
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::observe::{Drawers, Rhythm};
 use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec};
 use crate::market::{Span, Usd, UsdPerHour};
-use crate::policy::{End, Extension, HardwareFault, Stage};
+use crate::policy::{Afterwards, End, Extension, HardwareFault, Stage};
 use crate::ports::Clock;
 
 /// What was agreed before the workload starts. Kept on disk: an agent that comes after a crash needs no store to go on.
@@ -253,6 +253,11 @@ impl Attempt {
 }
 
 impl Memory {
+    /// Whether its machine was on its way to be terminated. One that is only stopped may have been started again since, for another.
+    pub fn is_terminating(&self) -> bool {
+        matches!(&self.ending, Some(Ending::End { end, .. }) if end.then == Afterwards::Terminate)
+    }
+
     pub fn new(started: Timestamp) -> Self {
         Memory {
             prepared: false,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Attempt, Ending, Folders, Memory, Mode, terms};
+use super::attempt::{Attempt, Folders, Memory, Mode, terms};
 use super::deadman::BOOTS;
 use super::outbox::{Outbox, chain};
 use super::tick::MEMORY;
@@ -18,7 +18,6 @@ use crate::instance::{TAG_PREFIX, Tags, TagsError};
 use crate::job::{AttemptNo, Lease, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
-use crate::policy::Afterwards;
 use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Service, Store};
 
 /// Why there is nothing to do on this machine. It is put out, and the controller settles it; but one whose tags do not say
@@ -145,8 +144,7 @@ fn read<T: DeserializeOwned>(files: &dyn Files, path: &Path) -> Option<T> {
 /// long (seed 9001173 of 24 h: a reboot in the power-off, and no metadata for forty minutes). What is terminated is not started again
 /// as anything else.
 fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
-    let memory: Option<Memory> = read(files, &folders.state.join(MEMORY));
-    let ends = matches!(memory?.ending, Some(Ending::End { end, .. }) if end.then == Afterwards::Terminate);
+    let ends = read(files, &folders.state.join(MEMORY)).is_some_and(|memory: Memory| memory.is_terminating());
     let attempt: Option<Attempt> = read(files, &folders.state.join(ATTEMPT));
     let may_stand = attempt.is_none_or(|attempt| attempt.resolved.spec.on.may_stop());
     ends.then_some(if may_stand { STOPPING_ASKS } else { ENDING_ASKS })

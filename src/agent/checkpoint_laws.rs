@@ -215,3 +215,32 @@ fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_agai
         assert_eq!(ripe(&watch, 95), Some((saves(&[8, 9]), Some(9.0))), "it rests");
     }
 }
+
+/// Its newest save was no good, and somebody took it away: the job is to go on from the one before, by the step of that.
+#[test]
+fn a_newest_save_that_is_taken_away_is_not_what_the_job_goes_on_from() {
+    let file = |number: &i64| TreeFile {
+        path: format!("step-{number}.pt"),
+        stamp: FileStamp { bytes: 1, modified_nanos: number * 10, inode: *number as u64, mode: 0o644 },
+    };
+    let saves = |numbers: &[i64]| -> Picture { Arc::new(numbers.iter().map(file).collect()) };
+    let at = Duration::from_secs;
+    let told =
+        |marks, by, step| Signs { marks, has_marked: true, marked_by: Some(by), marked_step: Some(step), step: Some(step), ..Signs::default() };
+    let mut watch = FolderWatch::new(saves(&[]), Before { marks: Some(true), ..Before::default() });
+    watch.observe(saves(&[]), at(69), Signs { marked_by: None, ..told(0, 0, 7.0) });
+    watch.observe(saves(&[7]), at(71), told(1, 71, 7.0));
+    watch.keep(saves(&[7]));
+    watch.observe(saves(&[7, 8]), at(81), told(2, 81, 8.0));
+    watch.keep(saves(&[7, 8]));
+    assert!(watch.complete(at(82), true, false).is_none());
+    watch.observe(saves(&[7]), at(83), told(2, 81, 8.0));
+    let ripe = watch.complete(at(83), true, false).unwrap();
+    assert_eq!((&ripe.picture, ripe.step, ripe.is_marked), (&saves(&[7]), Some(7.0), false));
+    assert!(!ripe.adds_to(&saves(&[7, 8])), "it holds no save up");
+    watch.keep(saves(&[7]));
+    // One that leaves a single save clears the other away once the new one is there, which is nothing of that kind.
+    watch.observe(saves(&[9]), at(91), told(3, 91, 9.0));
+    let ripe = watch.complete(at(91), true, false).unwrap();
+    assert_eq!((&ripe.picture, ripe.step, ripe.is_marked), (&saves(&[9]), Some(9.0), true));
+}

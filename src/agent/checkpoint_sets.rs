@@ -205,6 +205,13 @@ pub(super) fn has_news(picture: &Picture, before: &Picture) -> bool {
     without_logs(picture).any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
 }
 
+/// Whether nothing is new, and the newest of before was taken away: a job is to go on from the one before it. (The oldest is cleared away
+/// at every save.)
+pub(super) fn goes_back(picture: &Picture, before: &Picture) -> bool {
+    let newest = without_logs(before).max_by_key(|file| file.stamp.modified_nanos);
+    newest.is_some_and(|newest| picture.iter().all(|file| file.path != newest.path)) && !has_news(picture, before)
+}
+
 pub(super) fn without_logs(picture: &Picture) -> impl Iterator<Item = &TreeFile> {
     picture.iter().filter(|file| !is_log(&file.path))
 }

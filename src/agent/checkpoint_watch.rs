@@ -15,7 +15,8 @@ use std::time::Duration;
 use super::checkpoint_doubt::Doubt;
 use super::checkpoint_mark::Declared;
 use super::checkpoint_motion::{Motion, QUIET};
-use super::checkpoint_sets::{Sets, has_news, one_replaced, same_but_logs, stamps, stands, without_logs};
+pub(super) use super::checkpoint_ripe::Ripe;
+use super::checkpoint_sets::{Sets, goes_back, has_news, one_replaced, same_but_logs, stamps, stands, without_logs};
 use super::checkpoint_signs::Habit;
 pub(super) use super::checkpoint_signs::{Before, Signs};
 use crate::job::ExitStatus;
@@ -27,34 +28,6 @@ pub(super) const RESTLESS: Duration = Duration::from_secs(30);
 
 /// The files of the folder at one moment.
 pub(super) type Picture = Arc<Vec<TreeFile>>;
-
-/// A complete checkpoint that is not yet kept.
-#[derive(Clone, Debug)]
-pub(super) struct Ripe {
-    pub picture: Picture,
-    /// The step that it is thought to hold.
-    pub step: Option<f64>,
-    begun: Duration,
-    changed: Duration,
-    /// What is always being written and is therefore missing.
-    pub left_out: Option<String>,
-}
-
-impl Ripe {
-    fn new(picture: Picture, motion: Motion) -> Self {
-        Ripe { picture, step: motion.step, begun: motion.begun, changed: motion.changed, left_out: None }
-    }
-
-    /// From the asking, or the first change, to the last change.
-    pub(super) fn save_time(&self, asked: Option<Duration>) -> Duration {
-        self.changed.saturating_sub(asked.unwrap_or(self.begun))
-    }
-
-    /// Whether it holds something that an earlier picture did not.
-    pub(super) fn newer_than(&self, before: &Picture) -> bool {
-        has_news(&self.picture, before)
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct FolderWatch {
@@ -207,7 +180,7 @@ impl FolderWatch {
             let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, exited));
             let step = is_its.map_or_else(|| self.step_of(&picture), |mark| mark.motion.step);
             let motion = of_mark.map_or(self.motion, |mark| mark.motion);
-            return (!same && !picture.is_empty()).then(|| Ripe { step, ..Ripe::new(picture, motion) });
+            return (!same && !picture.is_empty()).then(|| Ripe { step, is_marked: is_its.is_some(), ..Ripe::new(picture, motion) });
         }
         let marks = self.marks();
         let (files, motion, left_out) = if marks {
@@ -217,11 +190,12 @@ impl FolderWatch {
             self.by_sets(seen, until, with_logs)?
         };
         let picture = Arc::new(files);
-        let is_its = marks && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
-        let step = if is_its { motion.step } else { self.step_of(&picture) };
-        // The oldest of what is kept may have been cleared away: that is no save, and would hold the next one up for an interval.
-        let is_another = has_news(&picture, &self.kept) || self.ended() && !same_but_logs(&picture, &self.kept);
-        is_another.then(|| Ripe { step, left_out, ..Ripe::new(picture, motion) })
+        let goes_back = goes_back(&picture, &self.kept);
+        let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
+        let step = if is_marked { motion.step } else { self.step_of(&picture) };
+        // The oldest of what is kept may have been cleared away: that alone is no save.
+        let is_another = has_news(&picture, &self.kept) || (self.ended() || goes_back) && !same_but_logs(&picture, &self.kept);
+        is_another.then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
     }
 
     fn by_sets(&self, seen: &Picture, until: Duration, with_logs: bool) -> Option<(Vec<TreeFile>, Motion, Option<String>)> {

@@ -217,12 +217,14 @@ impl Worker {
     /// Whether what is complete was written after the asking.
     fn answers(&self, ask: &Ask, ripe: &Ripe) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
-        ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| ripe.newer_than(before))
+        ask.as_is || marked && ripe.is_marked || ask.picture.as_ref().is_some_and(|before| ripe.newer_than(before))
     }
 
     async fn upload(&mut self, ripe: Ripe) {
         let complete_at = self.now();
-        self.not_before = complete_at + self.interval.duration();
+        // What is left of a kept one, where others were taken away, holds no save up.
+        let adds = ripe.adds_to(&self.shared.kept().picture());
+        self.not_before = if adds { complete_at + self.interval.duration() } else { self.not_before };
         if let Some(entry) = &ripe.left_out {
             self.say(format!(
                 "`{entry}` in the checkpoint folder is always being written, so it is left out of the checkpoints; what is kept is the \

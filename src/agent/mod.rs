@@ -21,6 +21,7 @@ mod checkpoint_laws;
 mod checkpoint_mark;
 mod checkpoint_motion;
 mod checkpoint_restore;
+mod checkpoint_ripe;
 mod checkpoint_sets;
 mod checkpoint_signs;
 mod checkpoint_upload;

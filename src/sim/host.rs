@@ -155,10 +155,10 @@ impl Host {
         }
     }
 
-    /// Whether its disk says that an attempt is being ended.
+    /// Whether its disk says that the machine is being terminated.
     pub fn tells_its_end(&self) -> bool {
         let memory = self.disk.read(&Path::new(STATE).join(MEMORY)).ok().flatten();
-        memory.and_then(|body| serde_json::from_slice::<Memory>(&body).ok()).is_some_and(|memory| memory.ending.is_some())
+        memory.and_then(|body| serde_json::from_slice::<Memory>(&body).ok()).is_some_and(|memory| memory.is_terminating())
     }
 
     /// The deadline unit: knows nothing of the agent.

@@ -91,7 +91,7 @@ impl Judge {
             *looped =
                 if world.ec2.with(&id, dies) == Some(true) { *looped + u32::from(healthy && !world.weather.is(Trouble::Ec2Throttled)) } else { 0 };
             // One that a reboot has met asks the metadata service who it is, and only its disk could say that it was ending: not one that
-            // was full by then (seed 23001268 of 24 h).
+            // was full by then (seed 23001268 of 24 h), nor of one that is only stopped, which may have been started again (98009630).
             let tells = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());
             let knows = !world.weather.is(Trouble::MetadataDown) || world.ec2.with(&id, tells) == Some(true);
             // With a switch that does nothing it is for those outside to end it.
