@@ -235,12 +235,12 @@ fn a_newest_save_that_is_taken_away_is_not_what_the_job_goes_on_from() {
     watch.keep(saves(&[7, 8]));
     assert!(watch.complete(at(82), true, false).is_none());
     watch.observe(saves(&[7]), at(83), told(2, 81, 8.0));
-    let ripe = watch.complete(at(83), true, false).unwrap();
+    let ripe = watch.complete(at(83), true, false).expect("the seventh");
     assert_eq!((&ripe.picture, ripe.step, ripe.is_marked), (&saves(&[7]), Some(7.0), false));
     assert!(!ripe.adds_to(&saves(&[7, 8])), "it holds no save up");
     watch.keep(saves(&[7]));
     // One that leaves a single save clears the other away once the new one is there, which is nothing of that kind.
     watch.observe(saves(&[9]), at(91), told(3, 91, 9.0));
-    let ripe = watch.complete(at(91), true, false).unwrap();
+    let ripe = watch.complete(at(91), true, false).expect("the ninth");
     assert_eq!((&ripe.picture, ripe.step, ripe.is_marked), (&saves(&[9]), Some(9.0), true));
 }

@@ -246,3 +246,23 @@ fn time_that_runs_out_is_said_with_numbers_and_leaves_no_manifest() {
         assert_eq!(watched.rig.store.writes("a.pt").len(), 1);
     });
 }
+
+/// A script clears its oldest save away, gathers for some seconds what it has to save, and writes it.
+#[test]
+fn what_is_left_of_a_kept_save_holds_the_next_one_up_for_no_interval() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        for step in [100, 200] {
+            watched.write(&format!("step-{step}.pt"), &format!("step {step}"));
+        }
+        watched.complete(1).await;
+        clock.sleep(secs(700)).await;
+        std::fs::remove_file(watched.rig.path("ckpt/step-100.pt")).unwrap();
+        clock.sleep(secs(10)).await;
+        watched.write("step-300.pt", "step 300");
+        clock.sleep(secs(10)).await;
+        let newest = watched.checkpoints.last().unwrap().number;
+        let manifest = watched.rig.dir().manifest(newest).await.unwrap().unwrap();
+        assert_eq!(watched.read(&manifest, "step-300.pt"), "step 300");
+    });
+}
