@@ -31,7 +31,8 @@ const HELP: &str = "\
 figures PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]
 
   ending    workload exit -> power-off action, and notice -> signal
-  rest      the agent at 1 Hz with eight scripted GPUs: memory, processor time, wakes
+  rest      the agent at 1 Hz with eight scripted GPUs: memory, processor time, wakes; `--driver real`: with the GPUs
+            of this machine
   daemon    `lamp daemon` at rest over 1000 finished jobs
   listing   `lamp status` over 1000 finished jobs, `lamp --help`
   logs      the way of the output from the workload to the disk
@@ -48,6 +49,8 @@ pub struct Asked {
     pub lamp: PathBuf,
     pub runs: Option<usize>,
     pub secs: Option<u64>,
+    /// The NVIDIA driver of this machine instead of the scripted one.
+    pub real_driver: bool,
     pub server: Option<PathBuf>,
     pub sink: Option<PathBuf>,
     pub s5cmd: PathBuf,
@@ -72,6 +75,7 @@ fn main() {
         lamp: profile.join("lamp"),
         runs: None,
         secs: None,
+        real_driver: false,
         server: None,
         sink: None,
         s5cmd: "s5cmd".into(),
@@ -90,6 +94,7 @@ fn main() {
             "--aws" => asked.aws = value.into(),
             "--data" => asked.data = value.into(),
             "--secs" => asked.secs = value.parse().ok(),
+            "--driver" => asked.real_driver = value == "real",
             _ => return print!("{HELP}"),
         }
     }

@@ -23,20 +23,25 @@ pub fn agents(asked: &Asked) {
     let size = std::fs::metadata(&asked.agent).map_or(0, |found| found.len());
     println!("lamp-agent: {:.2} MB", size as f64 / 1e6);
     let (alone, silent, launched) = (Place::new(), Place::new(), Place::new());
-    let gpus = [&alone, &silent, &launched].map(|place| FakeNvml::in_dir(place.path()));
-    for gpu in &gpus {
-        gpu.play(&format!("gpus 8\n{DIPS}"));
-    }
-    let run = |place: &Place, gpu: &FakeNvml, script: &str| {
+    let command = |place: &Place| {
+        let mut command: Command = place.command(&asked.agent);
+        if !asked.real_driver {
+            let gpu = FakeNvml::in_dir(place.path());
+            gpu.play(&format!("gpus 8\n{DIPS}"));
+            command.env("LAMP_NVML_LIBRARY", gpu.library());
+        }
+        command
+    };
+    let run = |place: &Place, script: &str| {
         let words = ["run", "--gpus", "all", "--idle", "1h", "--stall", "1h", "--", "sh", "-c", script];
-        Running::start(place.command(&asked.agent).env("LAMP_NVML_LIBRARY", gpu.library()).args(words))
+        Running::start(command(place).args(words))
     };
     let machine = launched.machine(&spec("figures-222222", TRAINS));
-    let mut boot: Command = launched.command(&asked.agent);
-    boot.env("LAMP_NVML_LIBRARY", gpus[2].library()).arg("boot").arg("--local").arg(machine);
+    let mut boot = command(&launched);
+    boot.arg("boot").arg("--local").arg(machine);
     let programs = [
-        ("stand-alone, a line a second", run(&alone, &gpus[0], TRAINS)),
-        ("stand-alone, silent", run(&silent, &gpus[1], SILENT)),
+        ("stand-alone, a line a second", run(&alone, TRAINS)),
+        ("stand-alone, silent", run(&silent, SILENT)),
         ("launched, a line a second", Running::start(&mut boot)),
     ];
     let mut watched = Vec::new();

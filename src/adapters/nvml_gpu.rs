@@ -13,12 +13,13 @@ use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::{ProcessInfo, Utilization};
 
 use super::host_tree::{Owner, Tree};
-use super::nvml_util::{Cursor, Entry};
+use super::nvml_util::{Buffer, Entry};
 use crate::instance::{GpuSample, Reading};
 
-/// Between two listings of the processes on a GPU. They come and go with the workload's processes, and two calls for each
-/// GPU are a third of the price of a sample. Longer, and `rates` mistakes for longer which GPUs the workload holds.
-const PROCESSES_EVERY: Duration = Duration::from_secs(5);
+/// Between two listings of the processes on a GPU, and two looks at its memory and its temperature. Processes come and go with the
+/// workload's own, and the others change slowly; the four calls take 0.45 ms on an H100, as much as everything that is asked at each
+/// sample. Longer, and `rates` mistakes for longer which GPUs the workload holds.
+const SLOW_EVERY: Duration = Duration::from_secs(5);
 
 /// Between two looks at the counters of memory errors: rare, and never taken back.
 const ECC_EVERY: Duration = Duration::from_secs(30);
@@ -41,15 +42,17 @@ pub(super) struct Memory {
     pub uuid: String,
     pub name: String,
     pub xids: Vec<u64>,
-    util: Cursor,
-    memory_util: Cursor,
-    processes: Option<(Duration, Reading<Vec<u32>>)>,
-    ecc: Option<(Duration, Reading<u64>)>,
+    util: Buffer,
+    memory: Kept<(u64, u64)>,
+    temperature: Kept<u32>,
+    processes: Kept<Vec<u32>>,
+    ecc: Kept<u64>,
 }
 
 impl Memory {
-    pub fn of(index: u32) -> Self {
-        Memory { index, ..Memory::default() }
+    /// `buffer_every`: see [`super::nvml_util::BUFFER_EVERY`].
+    pub fn of(index: u32, buffer_every: Duration) -> Self {
+        Memory { index, util: Buffer::new(buffer_every), ..Memory::default() }
     }
 
     /// Who it is, as far as that is not yet known; the names never change.
@@ -63,9 +66,11 @@ impl Memory {
     }
 
     pub fn read(&mut self, device: &Device, now: Duration, tree: &Tree) -> Result<GpuSample, Halt> {
-        let (util_percent, memory_util_percent) = self.utilisation(device)?;
-        let memory = memory(device)?;
+        let (util_percent, memory_util_percent) = self.utilisation(device, now)?;
+        let memory = self.memory.at(now, SLOW_EVERY, || memory(device))?;
+        let temperature = self.temperature.at(now, SLOW_EVERY, || reading(device.temperature(TemperatureSensor::Gpu)))?;
         let processes = self.processes(device, now, tree)?;
+        let ecc = self.ecc.at(now, ECC_EVERY, || reading(device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)))?;
         Ok(GpuSample {
             index: self.index,
             uuid: self.uuid.clone(),
@@ -75,10 +80,10 @@ impl Memory {
             memory_used_mib: memory.as_ref().map(|(used, _)| used >> 20),
             memory_total_mib: memory.map(|(_, total)| total >> 20),
             power_watts: reading(device.power_usage())?.map(|milliwatts| f64::from(milliwatts) / 1000.0),
-            temperature_celsius: reading(device.temperature(TemperatureSensor::Gpu))?.map(f64::from),
+            temperature_celsius: temperature.map(f64::from),
             used_by_workload: held_by(&processes, tree, Owner::Workload),
             used_by_others: held_by(&processes, tree, Owner::Other),
-            ecc_uncorrected: self.ecc(device, now)?,
+            ecc_uncorrected: ecc,
             xids: self.xids.clone(),
             lost: None,
         })
@@ -104,52 +109,56 @@ impl Memory {
         }
     }
 
-    /// From the buffers; where these have nothing newer, the driver's latest value. A driver that measures once a second
-    /// has nothing newer at every other reading, and some stop measuring while the GPU rests: so that means neither idle
-    /// nor unknown. The latest value is the mean of the driver's own last period, and still stands.
-    fn utilisation(&mut self, device: &Device) -> Result<(Reading<f64>, Reading<f64>), Halt> {
-        let util = integrated(device, Sampling::GpuUtilization, &mut self.util)?;
-        let memory = integrated(device, Sampling::MemoryUtilization, &mut self.memory_util)?;
-        if let (Some(util), Some(memory)) = (util, memory) {
-            return Ok((Reading::Known(util), Reading::Known(memory)));
-        }
+    /// Computing: from the driver's buffer, see [`Buffer`]. Memory traffic: the driver's latest value, the mean of its own last
+    /// period; where nothing computes for a whole window and something is copied all the same, one of many samples shows it.
+    fn utilisation(&mut self, device: &Device, now: Duration) -> Result<(Reading<f64>, Reading<f64>), Halt> {
         let latest = reading(device.utilization_rates())?;
-        if let Reading::Known(Utilization { gpu, memory: traffic }) = &latest {
-            if util.is_none() {
-                self.util.nothing_but(f64::from(*gpu));
-            }
-            if memory.is_none() {
-                self.memory_util.nothing_but(f64::from(*traffic));
-            }
+        let computes = latest.as_ref().map(|latest: &Utilization| f64::from(latest.gpu));
+        let traffic = latest.as_ref().map(|latest| f64::from(latest.memory));
+        if self.util.is_due(now, computes.known().copied()) {
+            let entries = match device.samples(Sampling::GpuUtilization, self.util.last_seen()) {
+                Ok(entries) => entries,
+                Err(NvmlError::NotFound) => Vec::new(),
+                // No buffer: the latest value has to do.
+                Err(error) => halt(error).map(|_| Vec::new())?,
+            };
+            let entries = entries.iter().map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) });
+            self.util.read(now, entries, computes.known().copied());
         }
-        let or_latest = |mean: Option<f64>, pick: fn(&Utilization) -> u32| match mean {
-            Some(mean) => Reading::Known(mean),
-            None => latest.as_ref().map(|latest| f64::from(pick(latest))),
-        };
-        Ok((or_latest(util, |latest| latest.gpu), or_latest(memory, |latest| latest.memory)))
+        Ok((self.util.mean().map_or(computes, Reading::Known), traffic))
     }
 
     /// The processes on this GPU. A number that nobody has any more makes the list stale at once.
     fn processes(&mut self, device: &Device, now: Duration, tree: &Tree) -> Result<Reading<Vec<u32>>, Halt> {
-        if let Some((at, Reading::Known(pids))) = &self.processes
-            && now.saturating_sub(*at) < PROCESSES_EVERY
-            && pids.iter().all(|pid| tree.owner(*pid) != Owner::Hidden)
+        if let Some((_, Reading::Known(pids))) = &self.processes.0
+            && pids.iter().any(|pid| tree.owner(*pid) == Owner::Hidden)
         {
-            return Ok(Reading::Known(pids.clone()));
+            self.processes = Kept(None);
         }
-        let found = processes(device)?;
-        self.processes = Some((now, found.clone()));
-        Ok(found)
+        self.processes.at(now, SLOW_EVERY, || processes(device))
     }
+}
 
-    fn ecc(&mut self, device: &Device, now: Duration) -> Result<Reading<u64>, Halt> {
-        if let Some((at, reading)) = &self.ecc
-            && now.saturating_sub(*at) < ECC_EVERY
+/// What was read a while ago, and still stands. What is not known is asked for again at once.
+#[derive(Debug)]
+struct Kept<T>(Option<(Duration, Reading<T>)>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Kept(None)
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    fn at(&mut self, now: Duration, every: Duration, ask: impl FnOnce() -> Result<Reading<T>, Halt>) -> Result<Reading<T>, Halt> {
+        if let Some((at, found)) = &self.0
+            && now.saturating_sub(*at) < every
+            && !found.is_unknown()
         {
-            return Ok(reading.clone());
+            return Ok(found.clone());
         }
-        let found = reading(device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile))?;
-        self.ecc = Some((now, found.clone()));
+        let found = ask()?;
+        self.0 = Some((now, found.clone()));
         Ok(found)
     }
 }
@@ -181,15 +190,6 @@ fn is_not_offered(error: &NvmlError) -> bool {
 fn is_older_driver(error: &NvmlError) -> bool {
     const ARGUMENT_VERSION_MISMATCH: u32 = 25;
     matches!(error, NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound | NvmlError::UnexpectedVariant(ARGUMENT_VERSION_MISMATCH))
-}
-
-/// `None`: nothing newer, or no buffer.
-fn integrated(device: &Device, kind: Sampling, cursor: &mut Cursor) -> Result<Option<f64>, Halt> {
-    match device.samples(kind, cursor.last_seen()) {
-        Ok(entries) => Ok(cursor.mean(entries.iter().map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) }))),
-        Err(NvmlError::NotFound) => Ok(None),
-        Err(error) => halt(error).map(|_| None),
-    }
 }
 
 fn number(value: &SampleValue) -> f64 {

@@ -40,7 +40,7 @@ pub struct Sample {
     pub marks: Marks,
 }
 
-/// One GPU. Utilisation is integrated over the time since the previous sample (NVML's sample buffer), in percent.
+/// One GPU. Utilisation is the mean of what the driver has counted (its buffer of short samples) over at most ten seconds, in percent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuSample {
     pub index: u32,

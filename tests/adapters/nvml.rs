@@ -13,7 +13,7 @@ use crate::fake_nvml::{BUSY, FakeNvml, HANG, IDLE, LOST, MISMATCH};
 /// The tests may run where there are GPUs.
 const NO_DEVICE: &str = "/nowhere/nvidiactl";
 
-/// A machine with scripted GPUs whose driver problems are looked at again at each sample.
+/// A machine with scripted GPUs whose driver problems, and whose buffers, are looked at again at each sample.
 struct Bench {
     _dir: tempfile::TempDir,
     fake: FakeNvml,
@@ -22,10 +22,20 @@ struct Bench {
 
 impl Bench {
     fn playing(script: &str) -> Bench {
+        Bench::looking(Duration::ZERO, script)
+    }
+
+    /// Looks into its buffers so often.
+    fn looking(nvml_buffer_every: Duration, script: &str) -> Bench {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let fake = FakeNvml::in_dir(dir.path());
         fake.play(script);
-        let options = SensorOptions { nvml_library: fake.library().into(), nvidia_device: NO_DEVICE.into(), nvml_retry_every: Duration::ZERO };
+        let options = SensorOptions {
+            nvml_library: fake.library().into(),
+            nvidia_device: NO_DEVICE.into(),
+            nvml_retry_every: Duration::ZERO,
+            nvml_buffer_every,
+        };
         Bench { _dir: dir, fake, sensors: system_sensors(&options) }
     }
 
@@ -94,15 +104,42 @@ fn an_idle_and_a_hung_gpu_are_told_apart_by_their_power() {
 #[test]
 fn utilisation_is_the_mean_of_the_interval_and_not_of_the_moment() {
     // Busy for half of each second; every reading falls into a pause.
-    let script = "period 0.1\ngpu 0 util 100 for 0.5, 0 for 0.5\ngpu 0 memory-util 60 for 0.5, 0 for 0.5\n";
+    let script = "period 0.1\ngpu 0 util 100 for 0.5, 0 for 0.5\n";
     let mut bench = Bench::playing("");
     bench.at(9.9, script);
     for second in 10..20 {
-        let gpu = bench.at(f64::from(second) + 0.9, script);
-        let (util, memory) = (gpu.util_percent.known().copied().unwrap(), gpu.memory_util_percent.known().copied().unwrap());
+        let util = bench.at(f64::from(second) + 0.9, script).util_percent.known().copied().unwrap();
         assert!((util - 50.0).abs() <= 10.0, "{util} at {second}");
-        assert!((memory - 30.0).abs() <= 6.0, "{memory} at {second}");
     }
+}
+
+/// To fetch the buffer costs fifty times as much as any other call of a real driver.
+#[test]
+fn the_mean_stands_between_two_looks_into_the_buffer() {
+    let (busy, resting) = ("period 0.1\ngpu 0 util 100 for 0.5, 0 for 0.5\n", "period 0.1\ngpu 0 util 0\n");
+    let mut bench = Bench::looking(Duration::from_secs(3600), "");
+    bench.at(9.9, busy);
+    let Reading::Known(mean) = bench.at(10.9, busy).util_percent else { panic!("it is known") };
+    assert!((mean - 50.0).abs() <= 10.0, "the second look already gives one: {mean}");
+    for second in 11..30 {
+        assert_eq!(bench.at(f64::from(second) + 0.9, resting).util_percent, Reading::Known(mean), "nobody has looked");
+    }
+    let mut soon = Bench::looking(Duration::from_millis(30), "");
+    soon.at(9.9, busy);
+    soon.at(10.9, busy);
+    std::thread::sleep(Duration::from_millis(40));
+    assert_eq!(soon.at(20.9, resting).util_percent, Reading::Known(0.0), "its time has come");
+}
+
+#[test]
+fn work_that_begins_on_a_gpu_at_rest_is_not_overlooked_until_the_next_look() {
+    let script = "period 0.1\ngpu 0 util 0 for 12.5, 90\n";
+    let mut bench = Bench::looking(Duration::from_secs(3600), "");
+    for second in [10.0, 11.0, 12.0] {
+        assert_eq!(bench.at(second, script).util_percent, Reading::Known(0.0), "at {second}");
+    }
+    let Reading::Known(begun) = bench.at(13.0, script).util_percent else { panic!("it is known") };
+    assert!((15.0..30.0).contains(&begun), "half a second of the two since the last look: {begun}");
 }
 
 #[test]

@@ -139,6 +139,30 @@ fn a_stall_stands_over_an_idle_verdict() {
     assert_eq!((last.rule, last.to_json()["action"].as_str().unwrap()), ("stall", "restart"));
 }
 
+/// What the agent measured beside an NVIDIA H100 (docs/gpu-check.md), and what became of each there.
+#[test]
+fn what_a_real_card_gave_is_judged_as_it_was_there() {
+    let seconds = |secs| Some(lamplighter::market::Span::from_secs(secs));
+    let idle = IdleSpec { window: seconds(15), grace: lamplighter::market::Span::ZERO, ..IdleSpec::default() };
+    let hasty = StallSpec { window: seconds(20), restarts_max: 0, ..StallSpec::default() };
+    for (name, stall, end) in [
+        ("train", StallSpec::default(), None),
+        ("bursts", StallSpec::default(), None),
+        ("held", StallSpec::default(), Some(("idle", 60.0..80.0))),
+        ("hang", hasty, Some(("stall", 20.0..40.0))),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/gpu/{name}.jsonl.zst"));
+        let series = read(&path, None, None).unwrap();
+        assert!(series.len() > 20 && series.iter().all(|rates| rates.gpu_percent.known().is_some()), "{name}");
+        let stop = replay_idle(&series, &idle, &stall).first_stop().map(|change| (change.rule, change.t_secs));
+        match (stop, end) {
+            (None, None) => {}
+            (Some((rule, at)), Some((expected, when))) => assert!(rule == expected && when.contains(&at), "{name}: {rule} at {at}"),
+            (stop, _) => panic!("{name}: {stop:?}"),
+        }
+    }
+}
+
 /// A recorded job with its label.
 struct Labelled {
     id: String,
