@@ -28,7 +28,7 @@ mod zones;
 use std::path::PathBuf;
 
 const HELP: &str = "\
-figures PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]
+figures PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N] [--driver real]
 
   ending    workload exit -> power-off action, and notice -> signal
   rest      the agent at 1 Hz with eight scripted GPUs: memory, processor time, wakes; `--driver real`: with the GPUs
@@ -94,7 +94,7 @@ fn main() {
             "--aws" => asked.aws = value.into(),
             "--data" => asked.data = value.into(),
             "--secs" => asked.secs = value.parse().ok(),
-            "--driver" => asked.real_driver = value == "real",
+            "--driver" if value == "real" => asked.real_driver = true,
             _ => return print!("{HELP}"),
         }
     }

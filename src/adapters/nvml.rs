@@ -17,7 +17,6 @@ use nvml_wrapper::{Device, EventSet, Nvml};
 use super::host_tree::Tree;
 use super::nvml_events;
 use super::nvml_gpu::{Halt, Memory, halt};
-pub(super) use super::nvml_util::BUFFER_EVERY;
 use crate::instance::{GpuSample, Reading};
 use crate::market::Cuda;
 
@@ -36,7 +35,6 @@ pub(super) struct Gpus {
     library: PathBuf,
     device: PathBuf,
     retry_every: Duration,
-    buffer_every: Duration,
     session: Option<Session>,
     /// Every GPU that was ever seen, in the driver's order.
     known: Vec<Memory>,
@@ -54,13 +52,11 @@ enum State {
 }
 
 impl Gpus {
-    /// `retry_every`, `buffer_every`: [`RETRY_EVERY`] and [`BUFFER_EVERY`], but for tests.
-    pub fn new(library: impl Into<PathBuf>, device: impl Into<PathBuf>, retry_every: Duration, buffer_every: Duration) -> Self {
+    pub fn new(library: impl Into<PathBuf>, device: impl Into<PathBuf>, retry_every: Duration) -> Self {
         Gpus {
             library: library.into(),
             device: device.into(),
             retry_every,
-            buffer_every,
             session: None,
             known: Vec::new(),
             state: State::Open,
@@ -113,7 +109,7 @@ impl Gpus {
         // The old one goes first: the library counts how often it was opened and would otherwise keep its state.
         self.session = None;
         self.retry_at = now + self.retry_every;
-        match Session::open(&self.library, &self.device, &mut self.known, self.buffer_every) {
+        match Session::open(&self.library, &self.device, &mut self.known) {
             Ok(session) => {
                 self.session = Some(session);
                 self.state = State::Open;
@@ -194,7 +190,7 @@ impl Owner {
 }
 
 impl Session {
-    fn open(library: &Path, kernels: &Path, known: &mut Vec<Memory>, buffer_every: Duration) -> Result<Session, State> {
+    fn open(library: &Path, kernels: &Path, known: &mut Vec<Memory>) -> Result<Session, State> {
         let unopened = |error: &NvmlError| unopened(error, kernels);
         let nvml = Nvml::builder().lib_path(library.as_os_str()).init().map_err(|error| unopened(&error))?;
         let owner = Owner(Box::into_raw(Box::new(nvml)));
@@ -215,7 +211,7 @@ impl Session {
                 },
             };
             if known.len() <= index as usize {
-                known.push(Memory::of(index, buffer_every));
+                known.push(Memory::of(index));
             }
             devices.push(device);
         }

@@ -10,15 +10,15 @@ use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, Sampling, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::{NvmlError, nvml_try};
-use nvml_wrapper::struct_wrappers::device::{ProcessInfo, Utilization};
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 
 use super::host_tree::{Owner, Tree};
-use super::nvml_util::{Buffer, Entry};
+use super::nvml_util::{Entry, Utilisation};
 use crate::instance::{GpuSample, Reading};
 
 /// Between two listings of the processes on a GPU, and two looks at its memory and its temperature. Processes come and go with the
-/// workload's own, and the others change slowly; the four calls take 0.45 ms on an H100, as much as everything that is asked at each
-/// sample. Longer, and `rates` mistakes for longer which GPUs the workload holds.
+/// workload's own, and the others change slowly; the four calls take 0.45 ms on an H100, twice as much as what is asked at each sample
+/// of a GPU at work. Longer, and `rates` mistakes for longer which GPUs the workload holds.
 const SLOW_EVERY: Duration = Duration::from_secs(5);
 
 /// Between two looks at the counters of memory errors: rare, and never taken back.
@@ -42,7 +42,7 @@ pub(super) struct Memory {
     pub uuid: String,
     pub name: String,
     pub xids: Vec<u64>,
-    util: Buffer,
+    util: Utilisation,
     memory: Kept<(u64, u64)>,
     temperature: Kept<u32>,
     processes: Kept<Vec<u32>>,
@@ -50,9 +50,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// `buffer_every`: see [`super::nvml_util::BUFFER_EVERY`].
-    pub fn of(index: u32, buffer_every: Duration) -> Self {
-        Memory { index, util: Buffer::new(buffer_every), ..Memory::default() }
+    pub fn of(index: u32) -> Self {
+        Memory { index, ..Memory::default() }
     }
 
     /// Who it is, as far as that is not yet known; the names never change.
@@ -109,11 +108,11 @@ impl Memory {
         }
     }
 
-    /// Computing: from the driver's buffer, see [`Buffer`]. Memory traffic: the driver's latest value, the mean of its own last
-    /// period; where nothing computes for a whole window and something is copied all the same, one of many samples shows it.
+    /// Computing: from the driver's buffer, see [`Utilisation`]. Memory traffic: the driver's latest value, the mean of its own last
+    /// period. Its buffer would cost as much again, for work that copies for a window and computes nothing.
     fn utilisation(&mut self, device: &Device, now: Duration) -> Result<(Reading<f64>, Reading<f64>), Halt> {
         let latest = reading(device.utilization_rates())?;
-        let computes = latest.as_ref().map(|latest: &Utilization| f64::from(latest.gpu));
+        let computes = latest.as_ref().map(|latest| f64::from(latest.gpu));
         let traffic = latest.as_ref().map(|latest| f64::from(latest.memory));
         if self.util.is_due(now, computes.known().copied()) {
             let entries = match device.samples(Sampling::GpuUtilization, self.util.last_seen()) {

@@ -4,28 +4,24 @@
 //! measured several times a second, and the mean of all of it is what happened.
 //!
 //! ```text
-//!   every ten seconds, and sooner where the latest value belies it:   buffer -> mean since the last look  -.
-//!   in between:                                                                            the same mean  +-> percent
-//!   no buffer, or nothing newer in it:                                          the driver's latest value  -'
+//!   at each sample, unless the GPU is surely at work:   buffer -> mean since the last look  -.
+//!   at work, between two looks:                                              the same mean  -+-> percent
+//!   no buffer, or nothing newer in it:                            the driver's latest value -'
 //! ```
 //! What must never live here: calls.
 
 use std::time::Duration;
 
-/// Between two looks at a driver's buffer. To fetch it took 2.8 ms of a processor on an H100 (driver 580), however little of it is
-/// asked for, and every other call a twentieth of a millisecond: once a second it was three quarters of what the agent cost there
-/// (docs/gpu-check.md). That buffer holds fourteen seconds. Longer, and something is lost between two looks; shorter costs more.
+/// Between two looks at the buffer of a GPU that is at work. To fetch it took 2.8 ms of a processor on an H100 (driver 580), however
+/// little of it was asked for, and the latest value a fiftieth of that (docs/gpu-check.md): what a training pays for is knowing in
+/// each second how much it computes, where that it computes is known anyway. That buffer held fourteen seconds. Longer, and something
+/// is lost between two looks; shorter costs more.
 pub(super) const BUFFER_EVERY: Duration = Duration::from_secs(10);
 
-/// A latest value so far from the mean, in percent, says that the work has changed: then the next look does not wait. Less, and work
-/// that fluctuates, as most does, is looked at as often as that is allowed; more, and half a GPU's worth of change is seen late.
-const MOVED_PERCENT: f64 = 25.0;
-
-/// But no sooner than this after the last look: of work that fluctuates a third of the looks, and of the cost, of one a second.
-const MOVED_EVERY: Duration = Duration::from_secs(3);
-
-/// Up to this a GPU rests: what a job file calls quiet by default. Work that begins on it is looked at at the next sample.
-const AT_REST_PERCENT: f64 = 1.0;
+/// Above this a GPU is at work, by its mean and by its latest value: far above what a job file calls quiet (1 % unless it says
+/// otherwise), so that no mean over ten seconds can hide a second for which the idle rule would have waited, nor show one that it
+/// would not. Lower, and light work in bursts is not told second by second; higher only costs more looks.
+const AT_WORK_PERCENT: f64 = 25.0;
 
 /// One entry of the driver's buffer: what went on in the time that it ends, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,30 +41,19 @@ const ENTRY_MICROS_MAX: u64 = 1_100_000;
 /// would be looked up for nothing; more only prolongs the time in which the latest value has to do.
 const EMPTY_READINGS_MAX: u32 = 5;
 
-/// What is known of one GPU's work: the mean that its buffer gave last, and when to look again.
+/// How much of the time one GPU computes: the mean that its buffer gave last, and whether to look again.
 #[derive(Debug, Default)]
-pub(super) struct Buffer {
+pub(super) struct Utilisation {
     cursor: Cursor,
-    every: Duration,
-    /// The last look, and whether one before it had found the place.
-    looked: Option<Duration>,
-    placed: bool,
+    looked: Duration,
     mean: Option<f64>,
 }
 
-impl Buffer {
-    pub fn new(every: Duration) -> Self {
-        Buffer { every, ..Buffer::default() }
-    }
-
-    /// Whether the driver is to be asked now. `latest`: its latest value, which costs little and is known at each sample.
+impl Utilisation {
+    /// Whether the buffer is to be asked for now. `latest`: the driver's latest value, `None` where it gives none.
     pub fn is_due(&self, now: Duration, latest: Option<f64>) -> bool {
-        let Some(looked) = self.looked else { return true };
-        let since = now.saturating_sub(looked);
-        let (Some(mean), Some(latest)) = (self.mean, latest) else { return !self.placed || since >= self.every };
-        let wakes = mean <= AT_REST_PERCENT && latest > AT_REST_PERCENT;
-        let moved = (latest - mean).abs() > MOVED_PERCENT && since >= MOVED_EVERY;
-        wakes || moved || since >= self.every
+        let works = |percent: Option<f64>| percent.is_some_and(|percent| percent > AT_WORK_PERCENT);
+        !(works(self.mean) && works(latest)) || now.saturating_sub(self.looked) >= BUFFER_EVERY
     }
 
     /// What the driver is to be asked for.
@@ -79,14 +64,14 @@ impl Buffer {
     /// What it has answered. A driver that measures slower than it is asked has nothing newer, and some stop measuring while the
     /// GPU rests: so that means neither idle nor unknown. The latest value is the mean of the driver's own last period, and stands.
     pub fn read(&mut self, now: Duration, entries: impl Iterator<Item = Entry>, latest: Option<f64>) {
-        self.placed = self.looked.replace(now).is_some();
+        self.looked = now;
         self.mean = self.cursor.mean(entries);
         if let (None, Some(latest)) = (self.mean, latest) {
             self.cursor.nothing_but(latest);
         }
     }
 
-    /// Percent of the time that something was computed, by the last look; `None`: the latest value has to do.
+    /// Percent of the time that something was computed, between the last two looks; `None`: the latest value has to do.
     pub fn mean(&self) -> Option<f64> {
         self.mean
     }
@@ -194,54 +179,81 @@ mod tests {
         assert_eq!(cursor.mean([entry(101 * SECOND, 70.0)].into_iter()), Some(70.0));
     }
 
-    #[test]
-    fn the_buffer_is_looked_at_twice_to_begin_with_then_seldom_and_when_a_resting_gpu_wakes() {
-        let at = Duration::from_secs;
-        let mut buffer = Buffer::new(at(10));
-        assert!(buffer.is_due(at(0), Some(0.0)));
-        buffer.read(at(0), [entry(SECOND, 0.0)].into_iter(), Some(0.0));
-        assert!(buffer.is_due(at(1), Some(0.0)), "the first look has only found the place");
-        buffer.read(at(1), [entry(2 * SECOND, 0.0)].into_iter(), Some(0.0));
-        assert_eq!(buffer.mean(), Some(0.0));
-        assert!(!buffer.is_due(at(10), Some(0.0)) && buffer.is_due(at(11), Some(0.0)));
-        assert!(buffer.is_due(at(2), Some(3.0)), "it was at rest, and is not");
-        buffer.read(at(2), [entry(3 * SECOND, 0.5)].into_iter(), Some(3.0));
-        assert!(buffer.is_due(at(3), Some(100.0)), "what little was counted of its first moment is not what it does");
-        buffer.read(at(3), [entry(4 * SECOND, 60.0)].into_iter(), Some(100.0));
-        assert!(!buffer.is_due(at(4), Some(0.0)) && !buffer.is_due(at(12), Some(80.0)), "that it works is known");
-        assert!(buffer.is_due(at(6), Some(0.0)) && buffer.is_due(at(6), Some(100.0)), "it does something else");
-        buffer.read(at(12), std::iter::empty(), Some(5.0));
-        assert_eq!(buffer.mean(), None, "nothing newer: the latest value has to do");
-        assert!(!buffer.is_due(at(13), Some(5.0)) && buffer.is_due(at(22), None));
+    /// Plays counted percents, some a second, of which the last is the driver's latest value. What was told of each second, and how
+    /// often it was looked.
+    fn told(counted: &[Vec<f64>]) -> (Vec<f64>, usize) {
+        let (mut utilisation, mut waiting, mut told, mut looks) = (Utilisation::default(), Vec::new(), Vec::new(), 0);
+        for (second, percents) in counted.iter().enumerate() {
+            let period = SECOND / percents.len() as u64;
+            waiting.extend((1..).zip(percents).map(|(at, percent)| entry(second as u64 * SECOND + at * period, *percent)));
+            let (now, latest) = (Duration::from_secs(second as u64), percents.last().copied());
+            if utilisation.is_due(now, latest) {
+                utilisation.read(now, waiting.drain(..), latest);
+                looks += 1;
+            }
+            told.push(utilisation.mean().or(latest).expect("there is one"));
+        }
+        (told, looks)
+    }
+
+    fn mean(of: &[f64]) -> f64 {
+        of.iter().sum::<f64>() / of.len() as f64
+    }
+
+    proptest::proptest! {
+        /// What the idle rule sees: no second of work is told to be quiet, by a limit of one percent or of five; and quiet is told to
+        /// the last digit, from the second quiet second on.
+        #[test]
+        fn no_work_is_told_to_be_quiet_and_quiet_is_told_as_it_was(counted in proptest::collection::vec(proptest::collection::vec(0.0..100.0_f64, 5..6), 2..60),
+                                                 weak in proptest::collection::vec(0..4_u8, 60)) {
+            let weaker = |(percents, kind): (Vec<f64>, &u8)| match kind {
+                0 => vec![0.0; 5],
+                1 => percents.iter().enumerate().map(|(at, percent)| if at == 2 { percent / 4.0 } else { 0.0 }).collect(),
+                2 => percents.iter().map(|percent| 60.0 + percent * 0.4).collect(),
+                _ => percents,
+            };
+            let counted: Vec<Vec<f64>> = counted.into_iter().zip(&weak).map(weaker).collect();
+            let (told, _) = told(&counted);
+            // The first look only finds the place.
+            for second in 1..counted.len() {
+                let [before, was] = [second - 1, second].map(|second| mean(&counted[second]));
+                for quiet in [1.0, 5.0] {
+                    proptest::prop_assert!(told[second] > quiet || was <= quiet + 1e-9, "{} for {was} in second {second}: {counted:?}", told[second]);
+                }
+                if second > 1 && before <= 5.0 && was <= 5.0 {
+                    proptest::prop_assert!((told[second] - was).abs() < 1e-6, "{} for {was} in second {second}: {counted:?}", told[second]);
+                }
+            }
+        }
     }
 
     /// What the driver of an NVIDIA H100 counted of a training, second by second (docs/gpu-check.md).
-    fn training() -> Vec<f64> {
+    #[test]
+    fn a_real_training_is_told_as_it_was_and_hardly_looked_at_while_it_works() {
         let packed = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gpu/train.jsonl.zst"));
         let text = String::from_utf8(zstd::decode_all(&packed[..]).unwrap()).unwrap();
         let percent = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["gpu_percent"].as_f64().unwrap();
-        text.lines().map(percent).collect()
+        let counted: Vec<f64> = text.lines().map(percent).collect();
+        let (told, looks) = told(&counted.iter().map(|percent| vec![*percent]).collect::<Vec<_>>());
+        assert!((mean(&told) - mean(&counted)).abs() < 2.0, "{told:?} instead of {counted:?}");
+        let at_work = counted.iter().filter(|percent| **percent > AT_WORK_PERCENT).count();
+        let resting = counted.len() - at_work;
+        assert!(at_work > 25 && looks <= resting + at_work / 5, "{looks} looks in {resting} seconds at rest and {at_work} at work");
     }
 
     #[test]
-    fn a_real_training_is_told_as_it_was_by_a_third_of_the_looks() {
-        let counted = training();
-        let mut buffer = Buffer::new(BUFFER_EVERY);
-        let (mut told, mut looks, mut seen) = (Vec::new(), 0, 0);
-        for (second, latest) in counted.iter().enumerate() {
-            let now = Duration::from_secs(second as u64);
-            if buffer.is_due(now, Some(*latest)) {
-                let new = (seen..=second).map(|at| entry((at as u64 + 1) * SECOND, counted[at]));
-                buffer.read(now, new, Some(*latest));
-                (looks, seen) = (looks + 1, second + 1);
-            }
-            told.push(buffer.mean().unwrap_or(*latest));
-        }
-        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
-        assert!((mean(&told) - mean(&counted)).abs() < 3.0, "{} of {}: {told:?} {counted:?}", mean(&told), mean(&counted));
-        assert!(looks * 3 <= counted.len(), "{looks} looks in {} seconds", counted.len());
-        let late = |at: usize| counted[at] > 20.0 && told[at..counted.len().min(at + 2)].iter().all(|told| *told <= AT_REST_PERCENT);
-        assert!(!(0..counted.len()).any(late), "work that was seen two seconds late: {told:?} {counted:?}");
+    fn a_gpu_at_work_is_looked_at_again_after_ten_seconds_and_at_once_when_it_may_rest() {
+        let at = Duration::from_secs;
+        let mut gpu = Utilisation::default();
+        assert!(gpu.is_due(at(0), Some(90.0)));
+        gpu.read(at(0), [entry(SECOND, 90.0)].into_iter(), Some(90.0));
+        assert!(gpu.is_due(at(1), Some(90.0)), "the first look has only found the place");
+        gpu.read(at(1), [entry(2 * SECOND, 90.0)].into_iter(), Some(90.0));
+        assert!(!gpu.is_due(at(2), Some(90.0)) && !gpu.is_due(at(10), Some(26.0)) && gpu.is_due(at(11), Some(90.0)));
+        assert!(gpu.is_due(at(2), Some(25.0)), "it may rest");
+        assert!(gpu.is_due(at(2), None), "the driver does not say");
+        gpu.read(at(2), std::iter::empty(), None);
+        assert_eq!(gpu.mean(), None, "and then nothing is known, not what was known before");
     }
 
     #[test]

@@ -31,18 +31,11 @@ pub struct SensorOptions {
     pub nvidia_device: PathBuf,
     /// Between two attempts to open it.
     pub nvml_retry_every: Duration,
-    /// Between two looks at its buffer of short samples.
-    pub nvml_buffer_every: Duration,
 }
 
 impl Default for SensorOptions {
     fn default() -> Self {
-        SensorOptions {
-            nvml_library: nvml::LIBRARY.into(),
-            nvidia_device: nvml::DEVICE.into(),
-            nvml_retry_every: nvml::RETRY_EVERY,
-            nvml_buffer_every: nvml::BUFFER_EVERY,
-        }
+        SensorOptions { nvml_library: nvml::LIBRARY.into(), nvidia_device: nvml::DEVICE.into(), nvml_retry_every: nvml::RETRY_EVERY }
     }
 }
 
@@ -50,7 +43,7 @@ impl Default for SensorOptions {
 pub fn system_sensors(options: &SensorOptions) -> SystemSensors {
     SystemSensors {
         host: HostSensors::new(),
-        gpus: Gpus::new(&options.nvml_library, &options.nvidia_device, options.nvml_retry_every, options.nvml_buffer_every),
+        gpus: Gpus::new(&options.nvml_library, &options.nvidia_device, options.nvml_retry_every),
         network: Network::new(),
         typing: Typing::new("/"),
         problem: GpuProblem::default(),

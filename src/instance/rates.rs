@@ -14,7 +14,7 @@ pub struct Rates {
     pub t_secs: f64,
     /// The length of the interval in seconds; 0 for the first of a series.
     pub interval_secs: f64,
-    /// The busiest of the GPUs that count, percent, integrated over at most ten seconds.
+    /// The busiest of the GPUs that count, percent, integrated over the interval (at work over ten seconds at most).
     pub gpu_percent: Reading<f64>,
     /// Traffic of the busiest device memory, percent of the time.
     pub gpu_memory_percent: Reading<f64>,

@@ -40,7 +40,8 @@ pub struct Sample {
     pub marks: Marks,
 }
 
-/// One GPU. Utilisation is the mean of what the driver has counted (its buffer of short samples) over at most ten seconds, in percent.
+/// One GPU. Utilisation is the mean of what the driver has counted (its buffer of short samples) since the previous sample, or
+/// since one ten seconds ago at most while it is at work, in percent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuSample {
     pub index: u32,

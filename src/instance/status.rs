@@ -67,7 +67,7 @@ pub struct GpuStatus {
     pub index: u32,
     #[serde(default)]
     pub name: Option<String>,
-    /// Utilisation over the last seconds, ten at most, percent.
+    /// Utilisation over the last interval, or over ten seconds at most while it is at work, percent.
     pub util_percent: Option<f64>,
     pub memory_used_mib: Option<u64>,
     pub memory_total_mib: Option<u64>,

@@ -4,8 +4,8 @@
     python3 tests/gpu/check.py [--programs target/release] [--keep FOLDER] [NAME]...
 
 Each check prints a line, `ok` or `FAILED`, with what it saw; the last line counts them, and the exit code is 1 if one
-failed. All of them take about eight minutes. Everything is written to a folder of its own; no setting of the GPU is
-touched. docs/gpu-check.md says what was seen, and on which card.
+failed. All of them take about seven minutes. Everything is written to a folder of its own; no setting of the GPU is
+touched. docs/gpu-check.md says what was seen, and on which card. `sandbox` is for root, libseccomp and Linux 6.3 or later.
 
 What must never live here: a limit of time that a busy machine would fail.
 """
@@ -148,8 +148,8 @@ def check_preflight(bench):
         ("cuda", "at least 1GiB", 'cuda = "99.0"\n'),
     ]:
         code, text = bench.lamp("run", bench.job(name, ["sh", "-c", "echo be''gan"], more, gpus=gpus))
-        see(f"{name}: it was started, or ended well", code not in (0, None) and "began" not in text, text)
-        lines.append(f"{name}: exit {code}: " + next((line.strip() for line in text.splitlines() if "asks for" in line or "error" in line), "?"))
+        see(f"{name}: it was started, or ended otherwise", code == 106 and "the job asks for" in text and "began" not in text, text)
+        lines.append(f"{name}: exit {code}: " + next(line.strip() for line in text.splitlines() if "the job asks for" in line))
     return "\n       ".join(lines)
 
 
@@ -205,6 +205,8 @@ def check_bursts(bench):
     rows = beside.stop()
     seen = [row[2][0] for row in rows][5:-3]
     see("it was not left alone to its limit", code == 124 and "idle" not in last(text, 3), text)
+    # Its processor works too, more than what counts as quiet: that alone would have kept it.
+    see("a reading calls it quiet", min(seen) > 1, repr(seen))
     return "the agent's own readings: {:.1f} % at the least, {:.1f} % in the middle; nvidia-smi's: {:.0f} to {:.0f} %\n       {}".format(
         min(seen), statistics.median(seen), min(row[1][0] for row in rows[5:-3]), max(row[1][0] for row in rows[5:-3]), last(text, 2)
     )
@@ -229,13 +231,14 @@ def check_hang(bench):
 def check_fault(bench):
     """A kernel that writes where it may not: the script is to blame, not the machine, whatever Xid the driver reports."""
     code, text = bench.lamp("run", bench.job("fault", bench.script("fault"), "[retries]\nmax = 0\n"))
-    see("it ended well", code not in (0, None), text)
+    see("it did not end by its own fault", code == 1 and "illegal memory access" in text, text)
     _, receipt = bench.lamp("receipt", "fault", "-o", "json")
     because = json.loads(receipt)["attempts"][0]["ended_because"]
     see("the machine was blamed", because == "failed", receipt)
     logs = [path for path in bench.folder.rglob("*") if path.is_file() and path.stat().st_size < 1 << 20 and "fault" in str(path)]
     said = sorted({line.strip()[-60:] for path in logs for line in path.read_text(errors="replace").splitlines() if "Xid" in line})
-    return f"ended because: {because}; the agent's log: {said or 'no Xid'}\n       " + last(text, 6)
+    see("the agent has not heard of it", said, text)
+    return f"ended because: {because}; the agent's log: {said}\n       " + last(text, 6)
 
 
 def check_sandbox(bench):

@@ -11,9 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
-import tomllib
 import unittest
 from pathlib import Path
 
@@ -42,7 +40,8 @@ def sums(release):
 
 
 def holds(release):
-    return subprocess.run(["sha256sum", "--check", "--ignore-missing", "SHA256SUMS"], cwd=release, capture_output=True, text=True)
+    words = ["sha256sum", "--check", "--ignore-missing", "SHA256SUMS"]
+    return subprocess.run(words, cwd=release, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
 
 
 def linked(features):
@@ -59,11 +58,12 @@ class Release(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.release = made(cls.folder / "first")
         (cls.archive,) = cls.release.glob("*.tar.gz")
-        with tarfile.open(cls.archive) as archive:
-            archive.extractall(cls.folder / "unpacked", filter="data")
+        (cls.folder / "unpacked").mkdir()
+        run("tar", "-xzf", cls.archive, cwd=cls.folder / "unpacked")
         (cls.unpacked,) = (cls.folder / "unpacked").iterdir()
-        locked = tomllib.loads((TREE / "Cargo.lock").read_text())["package"]
-        cls.locked = {(package["name"], package["version"]): package.get("checksum") for package in locked}
+        cls.version = re.search(r'^version = "(.*)"', (TREE / "Cargo.toml").read_text(), re.M)[1]
+        fields = re.findall(r'\[\[package\]\]\nname = "(.*)"\nversion = "(.*)"\n(?:source = .*\n)?(?:checksum = "(.*)")?', (TREE / "Cargo.lock").read_text())
+        cls.locked = {(name, version): checksum for name, version, checksum in fields}
 
     def bill(self, program):
         (path,) = self.release.glob(f"{program}-[0-9]*.cdx.json")
@@ -92,10 +92,9 @@ class Release(unittest.TestCase):
         self.assertEqual(sums(made(self.folder / "second")), sums(self.release))
 
     def test_its_programs_run_and_are_of_the_version_that_it_is_named_by(self):
-        version = tomllib.loads((TREE / "Cargo.toml").read_text())["package"]["version"]
-        self.assertIn(version, self.archive.name)
+        self.assertIn(self.version, self.archive.name)
         for program in ("lamp", "lamp-agent-x86_64"):
-            self.assertIn(version, run(self.unpacked / program, "--version", cwd=self.unpacked))
+            self.assertIn(self.version, run(self.unpacked / program, "--version", cwd=self.unpacked))
 
     def test_all_that_its_readme_leads_to_is_in_it(self):
         leads = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (self.unpacked / "README.md").read_text())
@@ -121,7 +120,7 @@ class Release(unittest.TestCase):
                     self.assertEqual(told, {"SHA-256": self.locked[part["name"], part["version"]]})
                     self.assertTrue(part["licenses"])
 
-    def test_nothing_in_it_says_where_it_was_made(self):
+    def test_no_page_and_no_list_says_where_it_was_made(self):
         for path in [*self.release.glob("*.json"), *self.unpacked.rglob("*")]:
             if path.is_file() and path.name not in ("lamp", "lamp-agent-x86_64"):
                 self.assertNotIn(str(TREE).encode(), path.read_bytes(), path)
