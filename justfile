@@ -73,9 +73,11 @@ fuzz name seconds='60':
     zstd -dc fuzz/corpus.tar.zst | tar -x -C fuzz/found {{ name }}
     cargo +nightly fuzz run {{ name }} fuzz/found/{{ name }} fuzz/corpus/{{ name }} --sanitizer none -- -max_total_time={{ seconds }} -max_len=16384
 
-# Packs what fuzzing has found into fuzz/corpus.tar.zst, less all that adds nothing.
+# Packs what fuzzing has found into fuzz/corpus.tar.zst, beside what it has already, less all that adds nothing.
 fuzz-keep:
     rm -rf fuzz/found/.least
+    mkdir -p fuzz/found
+    zstd -dc fuzz/corpus.tar.zst | tar -x -C fuzz/found
     for name in imds records series spec tags user_data words; do mkdir -p fuzz/found/.least/$name fuzz/found/$name && cargo +nightly fuzz run $name --sanitizer none -- -merge=1 -max_len=16384 $PWD/fuzz/found/.least/$name $PWD/fuzz/found/$name $PWD/fuzz/corpus/$name || exit 1; done
     tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C fuzz/found/.least -c imds records series spec tags user_data words | zstd -19 -q -f -o fuzz/corpus.tar.zst
 

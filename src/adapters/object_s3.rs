@@ -252,7 +252,7 @@ impl Store for S3Store {
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
         let copied = async {
             let (from, to) = (self.key(from)?, self.key(to)?);
-            let size = self.s3.head(&from).await?.size;
+            let size = head(&self.s3, &from).await?.size;
             if size > COPY_BYTES_MAX { copy_in_parts(&self.s3, &from, &to, size).await } else { self.s3.copy(&from, &to).await }
         };
         copied.await.map_err(|error| failed("copy", from, error))
@@ -377,7 +377,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (fetched, _) = forbidden(code, async |store| store.get_file("a", &folder.path().join("a")).await.map(drop)).await;
             let (listed, _) = forbidden(code, async |store| store.list("").await.map(drop)).await;
-            for told in [read, written, seen, fetched, listed] {
+            let (copied, _) = forbidden(code, async |store| store.copy("a", "b").await).await;
+            for told in [read, written, seen, fetched, listed, copied] {
                 assert_eq!(matches!(told, Err(StoreError::Denied { .. })), denied, "{code}: {told:?}");
                 assert_eq!(matches!(told, Err(StoreError::Unavailable { .. })), !denied, "{code}: {told:?}");
             }

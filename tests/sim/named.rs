@@ -80,7 +80,7 @@ pub const NAMED: [(u64, u64); 74] = [
 
 /// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
 /// themselves out.
-pub const NAMED_WITH_NEWER: [(u64, u64); 52] = [
+pub const NAMED_WITH_NEWER: [(u64, u64); 53] = [
     (6, 911134),
     (24, 37002198),
     (24, 37003075),
@@ -133,6 +133,7 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 52] = [
     (24, 94021250),
     (24, 96000713),
     (24, 98009630),
+    (24, 99025771),
 ];
 
 /// The same of the seeds that were found between: their work saves as the seed says.
