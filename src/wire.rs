@@ -2,6 +2,7 @@
 //!
 //! What must never live here: a decision about a job.
 
+mod abandoned;
 pub mod agent;
 #[cfg(feature = "lamp")]
 pub mod setup;

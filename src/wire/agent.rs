@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-
+use super::abandoned;
 #[cfg(feature = "aws")]
 use crate::adapters::aws_objects;
 #[cfg(feature = "aws")]
@@ -38,16 +37,13 @@ use crate::agent::alone;
 use crate::agent::boot::{self, BootPorts};
 use crate::agent::cli::{self, Alone, BootSource, Call, Then};
 use crate::agent::outbox::Outbox;
-use crate::agent::{Agent, Folders, MEMORY, Memory, World, start_dir};
+use crate::agent::{Agent, Folders, World};
 use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
-use crate::ports::{Clock, Files, Launch, Metadata, Meter, Nobody, Power, SensorFeed, Store, Workloads};
+use crate::ports::{Clock, Files, Metadata, Meter, Nobody, Power, SensorFeed, Store, Workloads};
 
 /// What `systemd/lamp-deadman.service` reads.
 const DEADLINE: &str = "/etc/lamplighter/deadline";
-
-/// Held by the agent that watches a stand-alone run.
-const WATCHED: &str = "watched.lock";
 
 /// `lamp-agent ARGS`, or `lamp agent ARGS` with `leading = ["agent"]`: how this program is started again as itself.
 pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
@@ -291,10 +287,10 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         }
         Some((_, Err(error), file)) => return Err(format!("cannot write {}: {error}", file.display())),
     };
-    let abandoned = abandoned(&root, &call.argv, &work, &*workloads).await;
+    let abandoned = abandoned::find(&root, &call.argv, &work, &*workloads, &*clock).await;
     let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
     // Held until this process ends: it tells the next one that this run is being watched.
-    let _watched = here::lock(&outbox.state.join(WATCHED)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
+    let _watched = here::lock(&abandoned::lock(&outbox.state)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
     if let Some(job) = abandoned {
         complain(&format!("lamp-agent: `{job}` still runs, and the agent that watched it is gone: watching it again\n"));
         resolved.job = job;
@@ -326,36 +322,6 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
     complain(&alone::last_words(&finish, &root, &resolved.job));
     Ok(alone::exit_code(&finish))
-}
-
-/// The same command, started in this folder by an agent that is gone, and still running: starting it a second time would
-/// be two trainings on one GPU. Its job, to be watched again.
-async fn abandoned(root: &Path, argv: &[String], work: &Path, workloads: &dyn Workloads) -> Option<JobId> {
-    for state in here::folders_below(&root.join("runs")).into_iter().rev() {
-        let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
-        let read = |path: PathBuf| LocalFiles.read(&path).ok().flatten();
-        let memory: Option<Memory> = read(state.join(MEMORY)).and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let Some(memory) = memory.filter(|memory| memory.start > 0) else { continue };
-        let start = start_dir(&state, memory.start);
-        let launch: Option<Launch> = read(start.join("launch.json")).and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        if !launch.is_some_and(|launch| launch.argv == argv && launch.cwd == work) {
-            continue;
-        }
-        // Somebody watches it: this is a second run, and meant to be one.
-        if !matches!(here::lock(&state.join(WATCHED)), Ok(Some(_))) {
-            continue;
-        }
-        let runs = match workloads.attach(&start).await {
-            Ok(Some(workload)) => workload.ended().now_or_never().is_none(),
-            Ok(None) => false,
-            // Nobody can tell: the agent asks until somebody can, before it starts anything.
-            Err(error) => !error.is_final(),
-        };
-        if runs {
-            return Some(job);
-        }
-    }
-    None
 }
 
 fn alone_outbox(root: &Path, clock: &Arc<dyn Clock>, job: &crate::job::JobId) -> Result<Outbox, String> {

@@ -1,0 +1,65 @@
+//! A stand-alone run whose agent is gone while its work goes on: the same words typed again watch it, and start nothing.
+//!
+//! What must never live here: watching it, or starting anything.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+
+use crate::adapters::here;
+use crate::adapters::local_files::LocalFiles;
+use crate::agent::{MEMORY, Memory, start_dir};
+use crate::job::JobId;
+use crate::ports::{Clock, Files, Launch, Workloads};
+
+/// Held by the agent that watches the run of this state folder.
+pub(super) fn lock(state: &Path) -> PathBuf {
+    state.join("watched.lock")
+}
+
+/// The same command, started in this folder by an agent that is gone, and still running: starting it a second time would
+/// be two trainings on one GPU. Its job, to be watched again.
+pub(super) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &dyn Workloads, clock: &dyn Clock) -> Option<JobId> {
+    for state in here::folders_below(&root.join("runs")).into_iter().rev() {
+        let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
+        let read = |path: PathBuf| LocalFiles.read(&path).ok().flatten();
+        let memory: Option<Memory> = read(state.join(MEMORY)).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(memory) = memory.filter(|memory| memory.start > 0) else { continue };
+        let start = start_dir(&state, memory.start);
+        let launch: Option<Launch> = read(start.join("launch.json")).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if !launch.is_some_and(|launch| launch.argv == argv && launch.cwd == work) {
+            continue;
+        }
+        // Somebody watches it: this is a second run, and meant to be one.
+        if is_watched(&state, clock).await {
+            continue;
+        }
+        let runs = match workloads.attach(&start).await {
+            Ok(Some(workload)) => workload.ended().now_or_never().is_none(),
+            Ok(None) => false,
+            // Nobody can tell: the agent asks until somebody can, before it starts anything.
+            Err(error) => !error.is_final(),
+        };
+        if runs {
+            return Some(job);
+        }
+    }
+    None
+}
+
+/// How long an agent that was killed may hold its lock: until the last of its threads is gone, a moment after `pkill -9` has returned.
+/// Longer, and a second run that is meant to be one waits for it; shorter, and on a busy machine the work is started twice.
+const DYING: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+async fn is_watched(state: &Path, clock: &dyn Clock) -> bool {
+    let end = clock.mono() + DYING;
+    while !matches!(here::lock(&lock(state)), Ok(Some(_))) {
+        if clock.mono() >= end {
+            return true;
+        }
+        clock.sleep(LOOK_EVERY).await;
+    }
+    false
+}
