@@ -215,13 +215,13 @@ mod tests {
             let counted: Vec<Vec<f64>> = counted.into_iter().zip(&weak).map(weaker).collect();
             let (told, _) = told(&counted);
             // The first look only finds the place.
-            for second in 1..counted.len() {
-                let [before, was] = [second - 1, second].map(|second| mean(&counted[second]));
+            for (at, two) in counted.windows(2).enumerate() {
+                let ([before, was], told) = ([mean(&two[0]), mean(&two[1])], told[at + 1]);
                 for quiet in [1.0, 5.0] {
-                    proptest::prop_assert!(told[second] > quiet || was <= quiet + 1e-9, "{} for {was} in second {second}: {counted:?}", told[second]);
+                    proptest::prop_assert!(told > quiet || was <= quiet + 1e-9, "{told} for {was} in second {}: {counted:?}", at + 1);
                 }
-                if second > 1 && before <= 5.0 && was <= 5.0 {
-                    proptest::prop_assert!((told[second] - was).abs() < 1e-6, "{} for {was} in second {second}: {counted:?}", told[second]);
+                if at > 0 && before <= 5.0 && was <= 5.0 {
+                    proptest::prop_assert!((told - was).abs() < 1e-6, "{told} for {was} in second {}: {counted:?}", at + 1);
                 }
             }
         }
