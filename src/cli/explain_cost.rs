@@ -36,7 +36,7 @@ pub fn text(cost: &IdleCost) -> String {
     let IdleCost { waited, lost, start, .. } = cost;
     let free = cost.waited_usd.micros() == 0 && cost.lost_usd.micros() == 0;
     let money = |usd: crate::market::Usd, before: &str| if free { String::new() } else { format!("{before}{usd}") };
-    let work = if lost.duration().as_secs() == 0 { "no work, it was saved".to_owned() } else { format!("{lost} of work that was not saved") };
+    let work = if lost.duration().as_secs() == 0 { "no work".to_owned() } else { format!("{lost} of work that was not saved") };
     let start = if start.duration().is_zero() { String::new() } else { format!(", and {start} for a start") };
     format!(
         "being sure took {waited} of quiet{}; a stop by mistake would have cost{}: {work}{start}",

@@ -327,6 +327,13 @@ mod tests {
         ignored.first.retain(|event| !matches!(event.what, What::Checkpoint { .. }));
         assert!(failed(&ignored)[0].1.contains("nothing in `ckpt` changed after SIGUSR1"), "{:?}", failed(&ignored));
 
+        let mut unasked = ignored.clone();
+        unasked.checkpoint = unasked.checkpoint.map(|spec| CheckpointSpec { signal: None, ..spec });
+        assert!(failed(&unasked)[0].1.contains("none of the script's own saves fell into the notice"), "{:?}", failed(&unasked));
+        let exit = ExitStatus { signal: Some(15), ..ExitStatus::default() };
+        unasked.first.push(event(4, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        assert!(failed(&unasked)[0].1.contains("its script was ended 2 s after the notice, before a save of its own"), "{:?}", failed(&unasked));
+
         let early = Evidence { ended_early: Some("succeeded".into()), second: Vec::new(), ..whole() };
         let [(name, said)] = &failed(&early)[..] else { panic!("{:?}", failed(&early)) };
         assert!(*name == "interrupted" && said.contains("a shorter --interrupt-after"), "whatever the notice brought: {said}");

@@ -28,7 +28,22 @@ pub(super) fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notic
                 .into(),
         );
     }
+    let ended = evidence.first.iter().find_map(|event| match &event.what {
+        What::WorkloadEnded { exit, .. } if event.at >= seen => Some((event.at, *exit)),
+        _ => None,
+    });
     let Some(signal) = spec.signal else {
+        if let Some((at, _)) = ended.filter(|(at, _)| *at < notice.at) {
+            return (
+                format!(
+                    "the job has no checkpoint.signal, and its script was ended {:.0} s after the notice, before a save of its own",
+                    secs(seen, at)
+                ),
+                "set checkpoint.signal = \"SIGUSR1\" and save when it comes; a script that nobody can ask, and whose saves were never measured, \
+                 is ended at once"
+                    .into(),
+            );
+        }
         return (
             "the job has no checkpoint.signal, and none of the script's own saves fell into the notice".into(),
             "set checkpoint.signal = \"SIGUSR1\" and save when it comes, or save more often than the notice is long".into(),
@@ -39,10 +54,7 @@ pub(super) fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notic
         let text = format!("the save took longer than the notice; it was complete {:.0} s too late", secs(notice.at, late.at));
         return (text, "save less, save faster, or save more often so that less is left to do".into());
     }
-    let ended = evidence.first.iter().find_map(|event| match &event.what {
-        What::WorkloadEnded { exit, .. } if event.at >= seen => Some(*exit),
-        _ => None,
-    });
+    let ended = ended.map(|(_, exit)| exit);
     let handle = format!(
         "install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles in checkpoint.signal"
     );

@@ -190,7 +190,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         let told = if shown.is_empty() {
             format!("nothing runs; ended: {}", counted(left_out as u64, "job"))
         } else {
-            format!("and {left_out} more that have ended")
+            format!("and {left_out} more that {} ended", if left_out == 1 { "has" } else { "have" })
         };
         context.printer.note(format!("{told}; `lamp status --all` shows them"));
     }

@@ -280,6 +280,13 @@ def main():
     words.add_argument("--programs", default=TREE / "target" / "release", type=Path)
     words.add_argument("--keep", type=Path, help="keep all records in this folder")
     asked = words.parse_args()
+    names = [check.__name__.removeprefix("check_") for check in CHECKS]
+    if unknown := [name for name in asked.names if name not in names]:
+        words.error(f"there is no check {', '.join(unknown)}: there are {', '.join(names)}")
+    if shutil.which("nvidia-smi") is None:
+        words.error("there is no nvidia-smi: this machine has no NVIDIA driver")
+    if not (asked.programs / "lamp").exists():
+        words.error(f"there is no lamp in {asked.programs}: cargo build --release --bins --example figures")
     folder = Path(tempfile.mkdtemp(prefix="lamp-gpu-")) if asked.keep is None else asked.keep.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [check for check in CHECKS if not asked.names or check.__name__.removeprefix("check_") in asked.names]
