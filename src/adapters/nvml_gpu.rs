@@ -114,7 +114,8 @@ impl Memory {
         let latest = reading(device.utilization_rates())?;
         let computes = latest.as_ref().map(|latest| f64::from(latest.gpu));
         let traffic = latest.as_ref().map(|latest| f64::from(latest.memory));
-        if self.util.is_due(now, computes.known().copied()) {
+        let known = computes.known().copied();
+        if self.util.is_due(now, known) {
             let entries = match device.samples(Sampling::GpuUtilization, self.util.last_seen()) {
                 Ok(entries) => entries,
                 Err(NvmlError::NotFound) => Vec::new(),
@@ -122,7 +123,7 @@ impl Memory {
                 Err(error) => halt(error).map(|_| Vec::new())?,
             };
             let entries = entries.iter().map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) });
-            self.util.read(now, entries, computes.known().copied());
+            self.util.read(now, entries, known);
         }
         Ok((self.util.mean().map_or(computes, Reading::Known), traffic))
     }

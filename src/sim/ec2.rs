@@ -284,9 +284,8 @@ impl Ec2 {
         use InstanceState::{Pending, Running, ShuttingDown, Stopped, Stopping, Terminated};
         if self.enter(world, id, ShuttingDown, Some(reason), &[Pending, Running, Stopping, Stopped]) {
             self.finish(world, id, ShuttingDown, Terminated);
-        } else if self.with(id, |machine| machine.stuck && machine.state() == ShuttingDown) == Some(true) {
-            // Asked again, and forced.
-            self.enter(world, id, Terminated, None, &[ShuttingDown]);
+        } else {
+            self.force(world, id, ShuttingDown, Terminated);
         }
     }
 
@@ -294,6 +293,15 @@ impl Ec2 {
         use InstanceState::{Running, Stopped, Stopping};
         if self.enter(world, id, Stopping, Some(reason), &[Running]) {
             self.finish(world, id, Stopping, Stopped);
+        } else {
+            self.force(world, id, Stopping, Stopped);
+        }
+    }
+
+    /// Asked again of a machine that hangs in its end: whoever asks does so by force.
+    fn force(&self, world: &Arc<World>, id: &str, from: InstanceState, to: InstanceState) {
+        if self.with(id, |machine| machine.stuck) == Some(true) {
+            self.enter(world, id, to, None, &[from]);
         }
     }
 

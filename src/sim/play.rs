@@ -24,7 +24,6 @@ use super::workload::{End, Habit};
 use super::world::{Death, Deed, JOB, OWNER, Roughly, Violation, World};
 use super::{again, ledger, strangers};
 use crate::controller::submit;
-use crate::instance::InstanceState;
 use crate::job::{OnSpec, Reaction, Receipt, ResolvedSpec, Spec, Wish};
 use crate::jobdir::JobDir;
 use crate::market::Market;
@@ -111,10 +110,6 @@ const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// The same where a machine hangs in its end by then: it is forced once it was seen so for ten minutes (`policy::reconcile`), and a call of the
 /// last fault may take 90 s before that, the wait after it 60, and the looks after the force (seed 37027451 of 24 h: 610 s).
 const ENDS_STUCK_WITHIN: Duration = Duration::from_secs(14 * 60);
-
-/// The same where it hangs in a stop: the false EC2 ends that no sooner for being forced, but after its twenty minutes, and the machine is
-/// terminated then (seed 99025771 of 24 h: 940 s).
-const ENDS_STOPPING_WITHIN: Duration = Duration::from_secs(24 * 60);
 
 impl Play {
     pub fn seed(seed: u64) -> Self {
@@ -246,8 +241,7 @@ async fn to_the_end(
             fates::make_well(world, laptop);
             well_at = Some(world.timeline.now());
             if play.seed % 2 == 1 {
-                let hangs = [(InstanceState::Stopping, ENDS_STOPPING_WITHIN), (InstanceState::ShuttingDown, ENDS_STUCK_WITHIN)];
-                within = hangs.into_iter().find(|(end, _)| world.hangs_in(*end)).map_or(within, |(_, time)| time);
+                within = if world.has_a_stuck_end() { ENDS_STUCK_WITHIN } else { within };
                 stopped_at = world.is_well().then_some(world.timeline.now());
                 let _ = dir.add_request(Wish::Stop, "somebody", world.timeline.wall()).await;
                 limit = world.timeline.now() + ENDS_WITHIN;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::dice::Dice;
-use super::ec2::{Ec2, Machine};
+use super::ec2::Ec2;
 use super::host::Host;
 use super::judge::Judge;
 use super::laws::LAWS;
@@ -342,10 +342,8 @@ impl World {
         self.ec2.running(OWNER).is_none_or(|host| runs(&host))
     }
 
-    /// Whether a machine of ours hangs in this end.
-    pub fn hangs_in(&self, end: InstanceState) -> bool {
-        let hangs = |machine: &Machine| machine.owner() == Some(OWNER) && machine.hangs_in_its_end() && machine.state() == end;
-        self.ec2.look(|machines| machines.iter().any(hangs))
+    pub fn has_a_stuck_end(&self) -> bool {
+        self.ec2.look(|machines| machines.iter().any(|machine| machine.owner() == Some(OWNER) && machine.hangs_in_its_end()))
     }
 
     /// Everything that holds on to the world lets go.

@@ -41,6 +41,7 @@ class Bench:
             self.environment[f"XDG_{variable}_HOME"] = str(folder / variable.lower())
 
     def start(self, program, *words):
+        """A program of ours by its name, or another by its whole path."""
         return subprocess.Popen(
             [str(self.programs / program), *map(str, words)],
             cwd=self.folder, env=self.environment, text=True,
@@ -54,8 +55,13 @@ class Bench:
     def lamp(self, *words):
         return self.run("lamp", *words)
 
-    def script(self, name, *words):
-        return [sys.executable, str(SCRIPTS), name, *words]
+    def script(self, name):
+        return [sys.executable, str(SCRIPTS), name]
+
+    def hasty(self, name, *options):
+        """`lamp-agent run` of that script, with the shortest idle window that the rule knows."""
+        words = ["--idle", "15s", "--idle-grace", "0s", "--name", name, "--state", self.folder / name, *options]
+        return self.run("lamp-agent", "run", *words, "--", *self.script(name))
 
     def job(self, name, command, text="", gpus="at least 1GiB", workdir=None):
         if workdir is None:
@@ -190,7 +196,7 @@ def check_rehearse(bench):
 def check_held(bench):
     """A notebook that was forgotten: 8 GiB of GPU memory held, nothing done. It is idle, whatever the memory says."""
     began = time.monotonic()
-    code, text = bench.run("lamp-agent", "run", "--idle", "15s", "--idle-grace", "0s", "--name", "held", "--state", bench.folder / "held", "--", *bench.script("held"))
+    code, text = bench.hasty("held")
     took = time.monotonic() - began
     see("it was not ended as idle", code == 124 and "idle" in text, text)
     return f"ended after {took:.0f} s\n       " + last(text, 2)
@@ -199,9 +205,7 @@ def check_held(bench):
 def check_bursts(bench):
     """A fifteenth of a second of work each second, which single readings miss: it is never idle."""
     beside = Beside(bench, "bursts")
-    code, text = bench.run(
-        "lamp-agent", "run", "--idle", "15s", "--idle-grace", "0s", "--max-runtime", "100s", "--grace", "2s", "--name", "bursts", "--state", bench.folder / "bursts", "--", *bench.script("bursts")
-    )  # fmt: skip
+    code, text = bench.hasty("bursts", "--max-runtime", "100s", "--grace", "2s")
     rows = beside.stop()
     seen = [row[2][0] for row in rows][5:-3]
     see("it was not left alone to its limit", code == 124 and "idle" not in last(text, 3), text)
@@ -244,10 +248,8 @@ def check_fault(bench):
 def check_sandbox(bench):
     """The agent under its unit's filter of system calls, with its capabilities, and with no memory both written and run."""
     words = ["watch", "--gpus", "all", "--idle", "1h", "--name", "sandbox", "--state", str(bench.folder / "sandbox")]
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / "sandboxed.py"), str(TREE / "systemd" / "lamp-agent.service"), str(bench.programs / "lamp-agent"), *words],
-        env=bench.environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+    unit = TREE / "systemd" / "lamp-agent.service"
+    process = bench.start(sys.executable, HERE / "sandboxed.py", unit, bench.programs / "lamp-agent", *words)
     status = None
     for _ in range(60):
         time.sleep(0.5)
