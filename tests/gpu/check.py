@@ -287,8 +287,8 @@ def main():
         words.error(f"there is no check {', '.join(unknown)}: there are {', '.join(names)}")
     if shutil.which("nvidia-smi") is None:
         words.error("there is no nvidia-smi: this machine has no NVIDIA driver")
-    if not (asked.programs / "lamp").exists():
-        words.error(f"there is no lamp in {asked.programs}: cargo build --release --bins --example figures")
+    if missing := [name for name in ("lamp", "lamp-agent") if not (asked.programs / name).exists()]:
+        words.error(f"there is no {', '.join(missing)} in {asked.programs}: cargo build --release --bins --example figures")
     folder = Path(tempfile.mkdtemp(prefix="lamp-gpu-")) if asked.keep is None else asked.keep.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [check for check in CHECKS if not asked.names or check.__name__.removeprefix("check_") in asked.names]
