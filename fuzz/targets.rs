@@ -15,8 +15,8 @@ use lamplighter::controller::{Bootstrap, BoxEndpoint};
 use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status, Tags, owned_by};
 use lamplighter::job::{
-    Attention, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled,
-    Waiting,
+    Attention, Discarded, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun,
+    Settled, Waiting,
 };
 use lamplighter::jobdir::{Event, JobsOver, decode};
 use lamplighter::market::{GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
@@ -93,7 +93,7 @@ fn record<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
 
 /// Every record of the job directory, each by its reader; the bytes are tried as all of them.
 pub fn records(bytes: &[u8]) {
-    let readers: [fn(&[u8]); 23] = [
+    let readers: [fn(&[u8]); 24] = [
         record::<ResolvedSpec>,
         record::<Plan>,
         record::<Lease>,
@@ -115,6 +115,7 @@ pub fn records(bytes: &[u8]) {
         record::<Event>,
         record::<Proof>,
         record::<GivenUp>,
+        record::<Discarded>,
         record::<JobsOver>,
         // A line of the recorded samples.
         record::<Rates>,

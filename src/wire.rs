@@ -59,7 +59,7 @@ pub type Clock = Arc<dyn ports::Clock>;
 pub use crate::ports::Service;
 
 /// What a listing says of an object, for whoever may not name a port.
-pub use crate::ports::ObjectMeta;
+pub use crate::ports::{ObjectMeta, StoreError};
 
 /// A job root, for whoever may not name a port.
 pub type Store = Arc<dyn ports::Store>;

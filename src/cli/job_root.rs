@@ -138,6 +138,22 @@ fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
     }
 }
 
+/// One job and no other: its id, the beginning of one, or a name that one job has. For what cannot be taken back.
+///
+/// # Errors
+/// As [`find`], and when several have that name.
+pub async fn find_only(store: &Store, text: &str) -> Result<JobDir, Fault> {
+    refuse_blank(Some(text))?;
+    let jobs = listed(store).await?;
+    let is_id = jobs.iter().any(|job| job.as_str() == text);
+    match if is_id { Vec::new() } else { named(store, &jobs, text).await }.as_slice() {
+        [] | [_] => find_among(store, &jobs, Some(text)).await,
+        several => Err(Fault::new(ExitCode::NOT_FOUND, format!("{} jobs have the name `{text}`", several.len()))
+            .meaning("nothing was changed")
+            .hint(say_which(several.iter().map(JobId::as_str)))),
+    }
+}
+
 async fn listed(store: &Store) -> Result<Vec<JobId>, Fault> {
     jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))
 }

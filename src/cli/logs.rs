@@ -4,10 +4,11 @@ use clap::Args as ClapArgs;
 
 use super::alone::AloneRun;
 use super::attach::{Attached, look_every};
+use super::discard::what_was_discarded;
 use super::log_tail::LogTail;
 use super::patience::{never_silent, of_root};
 use super::{Context, ExitCode, Fault, Format, job_root, run};
-use crate::job::AttemptNo;
+use crate::job::{AttemptNo, StoredKind};
 use crate::jobdir::{JobDir, JobDirError};
 
 /// Print the output of a job
@@ -85,6 +86,10 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         is_empty &= !print(context, &dir, attempt).await.map_err(fault)?;
     }
     if is_empty {
+        if let Some(gone) = what_was_discarded(&dir, StoredKind::Logs).await {
+            context.printer.note(format!("{}: {gone}", dir.job()));
+            return Ok(ExitCode::SUCCESS);
+        }
         let has_ended = dir.receipt().await.map_err(fault)?.is_some();
         context.printer.note(format!("{} {}", dir.job(), if has_ended { "has printed nothing" } else { "has printed nothing yet" }));
     }

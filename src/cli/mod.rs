@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `check`, `init`, `plan`, `run`, `rehearse`, `start`, `apply`, `schedules` | verbs that make or show a job |
 //! | `status`, `logs`, `explain`, `receipt`, `outputs`, `prices`, `simulate`, `replay` | verbs that look |
-//! | `stop` (and `lamp cancel`), `extend`, `ssh` | verbs that act on a job that runs; `give_up` is `stop` of one that has ended |
+//! | `stop` (and `lamp cancel`), `extend`, `ssh` | verbs that act on a job that runs; `give_up` is `stop` of one that has ended, `discard` deletes what such a one has stored |
 //! | `daemon`, `sweep` (`stray` is the part of it that a person asks for by a machine's id), `doctor`, `iam`, `init_aws`, `uninit` (`setup_steps` is both's), `sweeper` | verbs of the workstation and of the account |
 //! | `completions`, `schema` | verbs about the program itself |
 //! | `NAME_*` | a part of the verb before the underscore: `apply_cost`, `explain_words`, `plan_text`, `price_table` |
@@ -44,6 +44,7 @@ mod completions;
 mod confirm;
 mod context;
 mod daemon;
+mod discard;
 mod doctor;
 mod doctor_aws;
 mod exit;

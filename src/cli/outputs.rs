@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::discard::what_was_discarded;
 use super::fetch::{self, Output, OutputState};
 use super::status::local_time;
 use super::summary::Summary;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, render_table, signals};
 use crate::config;
+use crate::job::StoredKind;
 use crate::jobdir::{JobDir, layout};
 use crate::wire::show_bytes;
 
@@ -158,6 +160,12 @@ fn document(dir: &JobDir, folder: Option<&Path>, files: &[Output]) -> serde_json
 async fn show_list(context: &Context, dir: &JobDir, listed: &[Output]) -> Result<(), Fault> {
     if context.is_machine_output() {
         context.printer.json(&document(dir, None, listed));
+        return Ok(());
+    }
+    if listed.is_empty()
+        && let Some(gone) = what_was_discarded(dir, StoredKind::Outputs).await
+    {
+        context.printer.note(format!("job `{}` has no outputs: {gone}", dir.job()));
         return Ok(());
     }
     if listed.is_empty() {

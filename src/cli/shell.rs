@@ -13,8 +13,8 @@ use super::context::Forgives;
 use super::patience::{never_silent, of_cloud, of_root};
 use super::signals::{gone_before, gone_before_a_set, unless_left_early};
 use super::{
-    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, doctor, explain, extend, iam, init, logs,
-    outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep, traces,
+    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, discard, doctor, explain, extend, iam, init,
+    logs, outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep, traces,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -48,6 +48,7 @@ pub enum Verb {
     Outputs(outputs::Args),
     Receipt(receipt::Args),
     Explain(explain::Args),
+    Discard(discard::Args),
     Plan(Box<plan::Args>),
     Prices(Box<prices::Args>),
     Rehearse(Box<rehearse::Args>),
@@ -156,6 +157,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Cancel(args) => end_job(args, Wish::Cancel, context),
         Verb::Extend(args) => block_on(never_silent(context, of_root(context), extend::run(args, context))),
         Verb::Explain(args) => block_on(never_silent(context, of_root(context), explain::run(args, context))),
+        Verb::Discard(args) => block_on(discard::run(args, context)),
         Verb::Outputs(args) => block_on(never_silent(context, of_root(context), outputs::run(args, context))),
         Verb::Receipt(args) => block_on(never_silent(context, of_root(context), receipt::run(args, context))),
         Verb::Plan(args) => block_on(plan::run(args, context)),

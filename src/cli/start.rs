@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::signals::{Left, gone_before};
 use super::until::Until;
-use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, ready, run, submission, within};
+use super::{Context, ExitCode, Fault, caps, discard, job_root, plan, plan_text, proven, ready, run, submission, within};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
@@ -78,6 +78,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if next.spec().await.map_err(|error| job_root::record_fault(&error))?.is_some() {
         return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
     }
+    discard::refuse_start(&dir).await?;
     let spec = spec_of(args, context, &kept, next.job())?;
     run::refuse_cloud(spec.spec.machine.cloud)?;
     let ((planned, lacks), clock) = tokio::join!(ready::planned(context, &controller, &spec), controller.check_clock());

@@ -177,7 +177,7 @@ pub struct InUse {
 pub const PLACES: usize = 5;
 
 /// What a job's folder holds.
-const OF_A_JOB: [&str; 13] = [
+const OF_A_JOB: [&str; 14] = [
     "spec.json",
     "code",
     "code.tar.zst",
@@ -191,6 +191,7 @@ const OF_A_JOB: [&str; 13] = [
     "market.json",
     "receipt.json",
     "given-up.json",
+    "discarded.json",
 ];
 
 /// The job that a key of the job root is of. A folder of another job root whose prefix begins with `jobs/` is no job.

@@ -113,6 +113,11 @@ pub fn given_up(id: &JobId) -> String {
     in_folder(job(id), "given-up.json")
 }
 
+/// Which kinds of what an ended job had stored were deleted.
+pub fn discarded(id: &JobId) -> String {
+    in_folder(job(id), "discarded.json")
+}
+
 /// The packed workdir, named by what it is: two that submit one job at once, each with its own, do not overwrite each other's.
 pub fn code(id: &JobId, sha256: &str) -> String {
     in_folder(job(id), &format!("code/{sha256}.tar.zst"))
@@ -286,6 +291,7 @@ mod tests {
             &spec(&job),
             &receipt(&job),
             &given_up(&job),
+            &discarded(&job),
             &code(&job, "0a"),
             &format!("jobs/{job}/code.tar.zst"),
             &request(&job, 1),

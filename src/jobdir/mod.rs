@@ -12,6 +12,7 @@
 //!   jobs/<job>/waiting.json  market.json  attention.json        controller, overwritten
 //!   jobs/<job>/given-up.json                                    whoever gave up what an ended job kept, once
 //!   jobs/<job>/outputs/...                                      agent
+//!   jobs/<job>/discarded.json                                   whoever discards what an ended job has stored, overwritten (stored.rs)
 //!   news/<job>/...                                              whoever wrote something new, where a look costs money (news.rs)
 //!   schedules/<set>/<name>...                                   lamp apply and the daemon (schedules.rs)
 //!   sweeper/<name>/suspects.json  visit.json                    the sweeper in the cloud, overwritten (sweeper.rs)
@@ -34,6 +35,7 @@ mod over;
 mod proofs;
 mod record;
 mod schedules;
+mod stored;
 mod sweeper;
 
 pub use dir::{JobDir, JobDirError, jobs, unless_damaged};
@@ -44,4 +46,5 @@ pub use over::{JobsOver, jobs_over, put_jobs_over};
 pub use proofs::ProofDir;
 pub use record::{RecordError, decode, encode};
 pub use schedules::{ScheduleDir, schedules};
+pub use stored::stored_kind;
 pub use sweeper::SweeperDir;

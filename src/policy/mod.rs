@@ -28,6 +28,7 @@ mod cloud_words;
 pub mod continuation;
 #[cfg(feature = "lamp")]
 mod cron_field;
+pub mod discard;
 pub mod doctor;
 pub mod driven_here;
 pub mod fallback;

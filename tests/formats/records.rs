@@ -6,8 +6,8 @@ use lamplighter::adapters::objects;
 use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status};
 use lamplighter::job::{
-    Attention, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled,
-    Waiting, Wish,
+    Attention, Discarded, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun,
+    Settled, Waiting, Wish,
 };
 use lamplighter::jobdir::{Event, JobDir, JobDirError, JobsOver, RecordError, What, decode, layout};
 use lamplighter::policy::pool::Pool;
@@ -67,6 +67,7 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<ScheduleRun>("schedule-run.json");
     reads::<Attention>("attention.json");
     reads::<GivenUp>("given-up.json");
+    reads::<Discarded>("discarded.json");
     reads::<Waiting>("waiting.json");
     reads::<MarketLog>("market.json");
     reads::<Pool>("pool.json");

@@ -7,6 +7,7 @@ mod billing_end;
 mod budget;
 mod cap;
 mod checkpointing;
+mod discard;
 mod doctor;
 mod fallback;
 mod guard;

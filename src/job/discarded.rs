@@ -1,0 +1,55 @@
+//! That what an ended job had stored was deleted, by whom, and which kinds of it.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// `jobs/<job>/discarded.json`: written before the first object goes, so that what is deleted half reads as gone. Whoever
+/// discards more writes it again, with all kinds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Discarded {
+    pub format: u32,
+    pub at: Timestamp,
+    /// Who, for people.
+    pub by: String,
+    pub kinds: BTreeSet<StoredKind>,
+}
+
+/// What a job stores beside its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoredKind {
+    Checkpoints,
+    Outputs,
+    /// What the workload printed, and what was measured while it ran.
+    Logs,
+    /// The packed workdir.
+    Code,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is nothing that a job stores; it stores `checkpoints`, `outputs`, `logs` and `code`")]
+pub struct KindError(String);
+
+impl StoredKind {
+    pub const ALL: [StoredKind; 4] = [StoredKind::Checkpoints, StoredKind::Outputs, StoredKind::Logs, StoredKind::Code];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            StoredKind::Checkpoints => "checkpoints",
+            StoredKind::Outputs => "outputs",
+            StoredKind::Logs => "logs",
+            StoredKind::Code => "code",
+        }
+    }
+}
+
+impl FromStr for StoredKind {
+    type Err = KindError;
+
+    fn from_str(word: &str) -> Result<Self, KindError> {
+        StoredKind::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| KindError(word.to_owned()))
+    }
+}

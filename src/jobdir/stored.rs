@@ -1,0 +1,119 @@
+//! What a job has stored beside its records, and how it goes: checkpoints, outputs, logs and code are what an ended job costs.
+//!
+//! ```text
+//!   discarded.json ──> manifests (a checkpoint exists by its manifest) ──> all the rest
+//! ```
+//! The records stay: by a spec without a receipt a controller would launch the job again, `lamp apply` and a daemon would make
+//! again what has no spec, and a bill is explained by receipts. What must never live here: whether it may go (`policy::discard`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+
+use super::dir::{JobDir, JobDirError, read, unless_damaged};
+use super::layout;
+use super::record::encode;
+use crate::job::{Discarded, JobId, StoredKind};
+use crate::ports::ObjectMeta;
+
+/// Deletions in flight. A store across the ocean answers in 100 ms: ten thousand pieces of a log then take half a minute.
+const DELETES_IN_FLIGHT: usize = 32;
+
+/// What is stored under a key of this job; `None`: a record, which stays.
+pub fn stored_kind(job: &JobId, key: &str) -> Option<StoredKind> {
+    let inner = key.strip_prefix(layout::job(job).as_str())?;
+    let parts: Vec<&str> = inner.split('/').collect();
+    match parts.as_slice() {
+        ["checkpoints", _, ..] => Some(StoredKind::Checkpoints),
+        ["outputs", _, ..] => Some(StoredKind::Outputs),
+        // Versions of before kept the code in one file.
+        ["code", _, ..] | ["code.tar.zst"] => Some(StoredKind::Code),
+        ["attempts", _, "log" | "samples", _, ..] => Some(StoredKind::Logs),
+        _ => None,
+    }
+}
+
+impl JobDir {
+    /// All that the job has stored, by what it is.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn stored(&self) -> Result<Vec<(StoredKind, ObjectMeta)>, JobDirError> {
+        let objects = self.store().list(&layout::job(self.job())).await?;
+        Ok(objects.into_iter().filter_map(|object| Some((stored_kind(self.job(), &object.key)?, object))).collect())
+    }
+
+    /// What was discarded of it. `None`: nothing, or the record is damaged.
+    ///
+    /// # Errors
+    /// When the store does not answer, or a newer version wrote it.
+    pub async fn discarded(&self) -> Result<Option<Discarded>, JobDirError> {
+        unless_damaged(read(&**self.store(), &layout::discarded(self.job())).await)
+    }
+
+    /// Deletes these, which [`JobDir::stored`] gave, and counts them in `gone` as they go. The intent stands before.
+    ///
+    /// # Errors
+    /// When the store refuses: some may be gone. The same again goes on.
+    pub async fn discard(&self, intent: &Discarded, objects: &[(StoredKind, ObjectMeta)], gone: &AtomicU64) -> Result<(), JobDirError> {
+        self.store().put_durable(&layout::discarded(self.job()), Bytes::from(encode(intent))).await?;
+        let is_manifest = |(kind, object): &&(StoredKind, ObjectMeta)| *kind == StoredKind::Checkpoints && object.key.ends_with("/manifest.json");
+        let (manifests, rest): (Vec<_>, Vec<_>) = objects.iter().partition(is_manifest);
+        for group in [manifests, rest] {
+            let deletes = stream::iter(group).map(|(_, object)| async move {
+                self.store().delete(&object.key).await?;
+                gone.fetch_add(1, Ordering::Relaxed);
+                Ok::<(), JobDirError>(())
+            });
+            deletes.buffer_unordered(DELETES_IN_FLIGHT).try_collect::<()>().await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{AttemptNo, CheckpointNo};
+
+    #[test]
+    fn no_record_is_taken_for_something_stored() {
+        let job: JobId = "toy-222222".parse().expect("an id");
+        let (no, saved) = (AttemptNo::FIRST, CheckpointNo::FIRST);
+        for record in [
+            layout::spec(&job),
+            layout::receipt(&job),
+            layout::given_up(&job),
+            layout::discarded(&job),
+            layout::request(&job, 1),
+            layout::plan(&job, no),
+            layout::settled(&job, no),
+            layout::ending(&job, no),
+            layout::lease(&job, no),
+            layout::status(&job, no),
+            layout::outcome(&job, no),
+            layout::event_batch(&job, no, 1),
+            layout::stacks(&job, no, 1),
+            layout::told(&job, "ended-0a"),
+            layout::attention(&job),
+            layout::waiting(&job),
+            layout::market(&job),
+        ] {
+            assert_eq!(stored_kind(&job, &record), None, "{record}");
+        }
+        let stored = [
+            (layout::manifest(&job, saved), StoredKind::Checkpoints),
+            (layout::checkpoint_file(&job, saved, "a/model.pt"), StoredKind::Checkpoints),
+            (format!("{}spec.json", layout::outputs(&job)), StoredKind::Outputs),
+            (layout::log_piece(&job, no, 1), StoredKind::Logs),
+            (layout::sample_batch(&job, no, 1), StoredKind::Logs),
+            (layout::code(&job, "0a"), StoredKind::Code),
+            (format!("{}code.tar.zst", layout::job(&job)), StoredKind::Code),
+        ];
+        for (key, kind) in stored {
+            assert_eq!(stored_kind(&job, &key), Some(kind), "{key}");
+            assert_eq!(stored_kind(&"toy-333333".parse().expect("an id"), &key), None, "it is another job's");
+        }
+    }
+}
