@@ -18,7 +18,7 @@ use super::checkpoints::{KEPT, Kept};
 use super::fetching::Fetching;
 use super::journal::Journal;
 use super::outbox::{Outbox, Pace, chain};
-use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest};
+use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest, StoredKind};
 use crate::jobdir::{JobDir, JobDirError, What, layout};
 use crate::ports::StoreError;
 
@@ -29,6 +29,9 @@ const FILES_IN_FLIGHT: usize = 4;
 pub enum RestoreError {
     #[error("cannot write the checkpoint folder")]
     Disk(#[source] io::Error),
+    /// To begin from nothing is not what was asked for, and is paid for.
+    #[error("the job goes on from `{0}`, whose checkpoints were discarded")]
+    Discarded(JobId),
 }
 
 /// Why one checkpoint cannot be used.
@@ -67,7 +70,7 @@ impl From<Damaged> for Stop {
 /// written there after it, uploads had not come so far: the folder stays as it is, and nobody knows its step.
 ///
 /// # Errors
-/// When it cannot be put in place.
+/// When it cannot be put in place, or was discarded.
 pub async fn restore(
     outbox: &Outbox,
     inherited: Option<&JobId>,
@@ -82,7 +85,9 @@ pub async fn restore(
         match (try_all(outbox, journal, (folder, false), &scratch, fetching).await?, &theirs) {
             (None, Some(theirs)) => {
                 own = false;
-                try_all(theirs, journal, (folder, is_kept), &scratch, fetching).await
+                let found = try_all(theirs, journal, (folder, is_kept), &scratch, fetching).await?;
+                let is_gone = found.is_none() && !is_kept && were_discarded(&theirs.dir).await;
+                if is_gone { Err(RestoreError::Discarded(theirs.dir.job().clone())) } else { Ok(found) }
             }
             (found, _) => Ok(found),
         }
@@ -106,6 +111,10 @@ pub async fn restore(
     remember(outbox, folder, &manifest, own);
     journal.record(What::Resumed { checkpoint: manifest.summary() });
     Ok(Some(manifest))
+}
+
+async fn were_discarded(dir: &JobDir) -> bool {
+    dir.discarded().await.is_ok_and(|gone| gone.is_some_and(|gone| gone.kinds.contains(&StoredKind::Checkpoints)))
 }
 
 /// Beside the folder, so that a file can be moved into it in one step.

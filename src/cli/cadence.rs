@@ -13,8 +13,8 @@ use super::rehearse::REHEARSAL;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::controller::Planned;
-use crate::job::{CheckpointSpec, Manifest, MarketChoice, ResolvedSpec};
-use crate::jobdir::{self, layout};
+use crate::job::{CheckpointSpec, MarketChoice, ResolvedSpec};
+use crate::jobdir::{self, JobDir, What, layout};
 use crate::market::{Cloud, Span};
 use crate::policy::auto::UNMEASURED_START;
 use crate::policy::pool::Pool;
@@ -51,13 +51,14 @@ pub struct Shown {
 #[derive(Clone, Debug)]
 pub struct Measured {
     job: String,
-    saves: Vec<Manifest>,
+    /// Seconds of each: the save, and its upload.
+    saves: Vec<(f64, f64)>,
     spec: CheckpointSpec,
 }
 
 /// `None`: no save was measured, or nobody takes such a machine away. What cannot be read was never measured.
 ///
-/// Three reads of the job root in turn, whatever the number of saves.
+/// Three reads of the job root in turn, whatever the number of saves; two more where its checkpoints are gone.
 pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
     let (job, machine) = (&spec.spec, &spec.spec.machine);
     let checkpoint = job.checkpoint.as_ref()?;
@@ -70,9 +71,24 @@ pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
     // How long this workstation's line takes says nothing of a machine in the cloud.
     let uploads = earlier.ok().flatten().is_some_and(|earlier| earlier.spec.machine.cloud != Cloud::Local);
     let read = join_all(numbers.unwrap_or_default().into_iter().rev().take(SAVES_READ).map(|number| dir.manifest(number))).await;
-    let read = read.into_iter().filter_map(|manifest| manifest.ok().flatten());
-    let saves = read.map(|save| Manifest { upload_secs: if uploads { save.upload_secs } else { 0.0 }, ..save }).collect();
+    let mut saves: Vec<(f64, f64)> =
+        read.into_iter().filter_map(|manifest| manifest.ok().flatten()).map(|save| (save.save_secs, save.upload_secs)).collect();
+    if saves.is_empty() {
+        saves = told(&dir).await.unwrap_or_default();
+    }
+    saves.iter_mut().filter(|_| !uploads).for_each(|(_, upload)| *upload = 0.0);
     Some(Measured { job: dir.job().as_str().to_owned(), saves, spec: checkpoint.clone() })
+}
+
+/// As the events of the last attempt tell them: they stay where the checkpoints were discarded.
+async fn told(dir: &JobDir) -> Option<Vec<(f64, f64)>> {
+    let last = dir.attempts().await.ok()?.pop()?;
+    let events = dir.events(last).await.ok()?;
+    let saves = events.iter().rev().filter_map(|event| match event.what {
+        What::Checkpoint { save_secs, upload_secs, .. } => Some((save_secs, upload_secs)),
+        _ => None,
+    });
+    Some(saves.take(SAVES_READ).collect())
 }
 
 /// Beside a plan: what the job's cadence costs on machines of the planned pool.
@@ -90,8 +106,8 @@ pub async fn of(store: &Store, measured: Option<&Measured>, planned: &Planned) -
 impl Measured {
     /// Standing still for a save, the median; and until it is uploaded, the 95th percentile.
     fn seconds(&self) -> Option<(f64, f64)> {
-        let save = quantile(self.saves.iter().map(|save| save.save_secs).collect(), 50)?;
-        let whole = quantile(self.saves.iter().map(|save| save.save_secs + save.upload_secs).collect(), 95)?;
+        let save = quantile(self.saves.iter().map(|(save, _)| *save).collect(), 50)?;
+        let whole = quantile(self.saves.iter().map(|(save, upload)| save + upload).collect(), 95)?;
         Some((save, whole))
     }
 
@@ -199,16 +215,9 @@ impl Shown {
 mod tests {
     use super::*;
 
-    fn manifest(number: u32, save: f64, upload: f64) -> Manifest {
-        let text = serde_json::json!({ "format": 1, "number": number, "attempt": 1, "created": "2026-01-01T00:00:00Z", "files": [],
-            "save_secs": save, "upload_secs": upload });
-        serde_json::from_value(text).expect("a manifest")
-    }
-
     fn measured(saves: &[(f64, f64)]) -> Measured {
-        let saves = saves.iter().zip(1..).map(|((save, upload), number)| manifest(number, *save, *upload)).collect();
         let spec = CheckpointSpec { path: "c".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(60) };
-        Measured { job: "toy-222222".to_owned(), saves, spec }
+        Measured { job: "toy-222222".to_owned(), saves: saves.to_vec(), spec }
     }
 
     fn shown(saves: &[(f64, f64)]) -> Option<Shown> {

@@ -33,6 +33,9 @@ pub struct Args {
     pub proof: super::prove::ProofArgs,
 }
 
+/// Said of all that is asked of AWS once it knows us.
+pub const NOT_KNOWN: &str = "not asked: AWS does not know us";
+
 /// What will be known; the order is that of the output.
 pub type Asked<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
 
@@ -78,9 +81,21 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     }
     let printer = &context.printer;
     let width = checks.iter().map(|check| check.check.len()).max().unwrap_or(0);
+    // A dozen lines that say the same hide the one that says why.
+    let alike = |check: &&Check| check.level == Level::Skipped && check.said == NOT_KNOWN;
+    let unasked: Vec<&str> = checks.iter().filter(alike).map(|check| check.check.as_str()).collect();
     for (at, check) in checks.iter().enumerate() {
         if at == 0 || at == aws_at {
             printer.line(printer.paint(Stream::Out, Style::Bold, if at == 0 { "this workstation" } else { "AWS" }));
+        }
+        if alike(&check) {
+            if unasked.first() == Some(&check.check.as_str()) {
+                printer.prose(
+                    8 + width,
+                    format!("{}  {:width$}  {NOT_KNOWN}: {}", printer.paint(Stream::Out, Style::Dim, "-   "), "the rest", unasked.join(", ")),
+                );
+            }
+            continue;
         }
         let (word, style) = match check.level {
             Level::Ok => ("ok  ", Style::Good),

@@ -7,7 +7,7 @@ mod asked {
     use jiff::SignedDuration;
     use tokio::sync::OnceCell;
 
-    use crate::cli::doctor::Asked;
+    use crate::cli::doctor::{Asked, NOT_KNOWN};
     use crate::cli::setup_steps::bucket_of;
     use crate::cli::status::local_time;
     use crate::cli::{Context, region};
@@ -83,7 +83,7 @@ mod asked {
     async fn unasked(desk: &Desk, name: &str) -> Vec<Check> {
         vec![match desk.who().await {
             Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer"),
-            _ => Check::new(name, Level::Skipped, "not asked: AWS does not know us"),
+            _ => Check::new(name, Level::Skipped, NOT_KNOWN),
         }]
     }
 
@@ -171,7 +171,10 @@ mod asked {
             }
             (false, ..) => {
                 let fix = "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
-                Check::warning("region", format!("nothing names one: {home} is taken")).fix(fix)
+                // Whoever has no credentials and means to use none is asked for no region either.
+                let is_idle = !desk.is_meant() && matches!(desk.who().await, Who::NoCredentials(_));
+                let level = if is_idle { Level::Skipped } else { Level::Warning };
+                Check::new("region", level, format!("nothing names one: {home} is taken")).fix(fix)
             }
             (true, None, 0 | 1) => Check::ok("region", home),
             (true, None, _) => Check::ok("region", format!("{home} is home; machines in {}", all.join(", "))),

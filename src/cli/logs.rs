@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::alone::AloneRun;
 use super::attach::{Attached, look_every};
-use super::discard::what_was_discarded;
+use super::discarded::what_was_discarded;
 use super::log_tail::LogTail;
 use super::patience::{never_silent, of_root};
 use super::{Context, ExitCode, Fault, Format, job_root, run};
@@ -45,6 +45,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     // From then on, silence is the log's own.
     let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
+    tell_discarded(context, &dir).await;
     if alone.is_some() {
         return follow_alone(context, &dir).await.map_err(fault);
     }
@@ -53,10 +54,18 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is left of a log that was discarded has holes.
+async fn tell_discarded(context: &Context, dir: &JobDir) {
+    if let Some(gone) = what_was_discarded(dir, StoredKind::Logs).await {
+        context.printer.warn(format!("{}: {gone}", dir.job()));
+    }
+}
+
 async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let fault = |error: JobDirError| job_root::record_fault(&error);
+    tell_discarded(context, &dir).await;
     let attempts = dir.attempts().await.map_err(fault)?;
     let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
         Some(one) if attempts.contains(&one) => vec![one],
@@ -86,8 +95,7 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         is_empty &= !print(context, &dir, attempt).await.map_err(fault)?;
     }
     if is_empty {
-        if let Some(gone) = what_was_discarded(&dir, StoredKind::Logs).await {
-            context.printer.note(format!("{}: {gone}", dir.job()));
+        if what_was_discarded(&dir, StoredKind::Logs).await.is_some() {
             return Ok(ExitCode::SUCCESS);
         }
         let has_ended = dir.receipt().await.map_err(fault)?.is_some();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::discard::what_was_discarded;
+use super::discarded::what_was_discarded;
 use super::fetch::{self, Output, OutputState};
 use super::status::local_time;
 use super::summary::Summary;
@@ -65,6 +65,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<ExitCode, Fault> {
     let listed = fetch::list(context, dir).await?;
+    let discarded = what_was_discarded(dir, StoredKind::Outputs).await;
+    if let Some(gone) = &discarded {
+        context.printer.warn(format!("{}: {gone}", dir.job()));
+    }
+    if listed.is_empty() && discarded.is_some() && !context.is_machine_output() {
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.list || listed.is_empty() {
         show_list(context, dir, &listed).await?;
         return Ok(ExitCode::SUCCESS);
@@ -162,12 +169,6 @@ async fn show_list(context: &Context, dir: &JobDir, listed: &[Output]) -> Result
         context.printer.json(&document(dir, None, listed));
         return Ok(());
     }
-    if listed.is_empty()
-        && let Some(gone) = what_was_discarded(dir, StoredKind::Outputs).await
-    {
-        context.printer.note(format!("job `{}` has no outputs: {gone}", dir.job()));
-        return Ok(());
-    }
     if listed.is_empty() {
         context.printer.note(format!("job `{}` has kept no outputs", dir.job()));
         if let Some(hint) = why_none(context, dir).await? {
@@ -200,6 +201,9 @@ async fn why_none(context: &Context, dir: &JobDir) -> Result<Option<String>, Fau
 
 /// For the end of a receipt; `None`: nothing was kept, or nobody knows.
 pub async fn line_of_receipt(dir: &JobDir) -> Option<String> {
+    if what_was_discarded(dir, StoredKind::Outputs).await.is_some() {
+        return None;
+    }
     let kept = dir.store().list(&layout::outputs(dir.job())).await.ok().filter(|kept| !kept.is_empty())?;
     let bytes = kept.iter().map(|object| object.bytes).sum();
     Some(format!("outputs: {}, {}; `lamp outputs {}` fetches them", counted(kept.len() as u64, "file"), show_bytes(bytes), dir.job()))

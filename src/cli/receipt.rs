@@ -8,7 +8,7 @@ use super::alone::AloneRun;
 use super::status::local_time;
 use super::summary::Summary;
 use super::wrap::wrap;
-use super::{Context, ExitCode, Fault, Give, Stream, discard, job_root, kept, outputs, render_table_within, run};
+use super::{Context, ExitCode, Fault, Give, Stream, discarded, job_root, kept, outputs, render_table_within, run};
 use crate::controller::Ticked;
 use crate::job::{JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
 use crate::jobdir::JobDir;
@@ -92,7 +92,7 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if let Some(outputs) = outputs::line_of_receipt(dir).await {
         context.printer.line(format!("  {outputs}"));
     }
-    if let Some(gone) = discard::line_of_receipt(dir).await {
+    if let Some(gone) = discarded::line_of_receipt(dir).await {
         context.printer.line(format!("  {gone}"));
     }
     if kept::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::signals::{Left, gone_before};
 use super::until::Until;
-use super::{Context, ExitCode, Fault, caps, discard, job_root, plan, plan_text, proven, ready, run, submission, within};
+use super::{Context, ExitCode, Fault, caps, discarded, job_root, plan, plan_text, proven, ready, run, submission, within};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
@@ -74,11 +74,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     settle_what_was_stopped(context, &controller, &dir).await?;
     let kept = controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning("nothing was started, and nothing bills"))?;
     let Some(kept) = kept else { return Err(not_ended(&dir).await) };
+    let from = kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
     let next = JobDir::new(store.clone(), continuation_of(dir.job(), &kept.spec.spec.name));
     if next.spec().await.map_err(|error| job_root::record_fault(&error))?.is_some() {
         return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
     }
-    discard::refuse_start(&dir).await?;
+    discarded::refuse_start(&dir, from.as_ref()).await?;
     let spec = spec_of(args, context, &kept, next.job())?;
     run::refuse_cloud(spec.spec.machine.cloud)?;
     let ((planned, lacks), clock) = tokio::join!(ready::planned(context, &controller, &spec), controller.check_clock());
@@ -110,6 +111,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut left = Left::listen();
     let carried = async { controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
     left.or_give_up(gone_before, carried).await?;
+    // What is discarded from here on, its agent finds gone, and begins nothing.
+    discarded::refuse_start(&dir, from.as_ref()).await?;
     let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
     let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
         // Who insists may have cut it before its first record.

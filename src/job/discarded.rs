@@ -14,6 +14,7 @@ pub struct Discarded {
     pub at: Timestamp,
     /// Who, for people.
     pub by: String,
+    /// None: whoever meant to has taken it back.
     pub kinds: BTreeSet<StoredKind>,
 }
 

@@ -1,7 +1,7 @@
 //! What a job has stored beside its records, and how it goes: checkpoints, outputs, logs and code are what an ended job costs.
 //!
 //! ```text
-//!   discarded.json ──> manifests (a checkpoint exists by its manifest) ──> all the rest
+//!   may we? ──> discarded.json of all ──> looked at again ──> manifests (a checkpoint exists by its manifest) ──> all the rest
 //! ```
 //! The records stay: by a spec without a receipt a controller would launch the job again, `lamp apply` and a daemon would make
 //! again what has no spec, and a bill is explained by receipts. What must never live here: whether it may go (`policy::discard`).
@@ -49,15 +49,43 @@ impl JobDir {
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.
     pub async fn discarded(&self) -> Result<Option<Discarded>, JobDirError> {
-        unless_damaged(read(&**self.store(), &layout::discarded(self.job())).await)
+        let record: Option<Discarded> = unless_damaged(read(&**self.store(), &layout::discarded(self.job())).await)?;
+        // An intent that was taken back.
+        Ok(record.filter(|gone| !gone.kinds.is_empty()))
+    }
+
+    /// The intent, with what was discarded before. Gives what stood there, for whoever takes it back.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn mean_to_discard(&self, intent: Discarded) -> Result<Option<Discarded>, JobDirError> {
+        let before = self.discarded().await?;
+        let all = before.iter().flat_map(|before| &before.kinds).chain(&intent.kinds).copied().collect();
+        self.put_discarded(&Discarded { kinds: all, ..intent }).await?;
+        Ok(before)
+    }
+
+    /// Overwrites what is said of it.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn put_discarded(&self, record: &Discarded) -> Result<(), JobDirError> {
+        Ok(self.store().put_durable(&layout::discarded(self.job()), Bytes::from(encode(record))).await?)
+    }
+
+    /// Whether anything of the job may be deleted by who asks: what is never there is.
+    ///
+    /// # Errors
+    /// As a deletion would.
+    pub async fn try_to_delete(&self) -> Result<(), JobDirError> {
+        Ok(self.store().delete(&format!("{}nothing", layout::checkpoints(self.job()))).await?)
     }
 
     /// Deletes these, which [`JobDir::stored`] gave, and counts them in `gone` as they go. The intent stands before.
     ///
     /// # Errors
     /// When the store refuses: some may be gone. The same again goes on.
-    pub async fn discard(&self, intent: &Discarded, objects: &[(StoredKind, ObjectMeta)], gone: &AtomicU64) -> Result<(), JobDirError> {
-        self.store().put_durable(&layout::discarded(self.job()), Bytes::from(encode(intent))).await?;
+    pub async fn delete_stored(&self, objects: &[(StoredKind, ObjectMeta)], gone: &AtomicU64) -> Result<(), JobDirError> {
         let is_manifest = |(kind, object): &&(StoredKind, ObjectMeta)| *kind == StoredKind::Checkpoints && object.key.ends_with("/manifest.json");
         let (manifests, rest): (Vec<_>, Vec<_>) = objects.iter().partition(is_manifest);
         for group in [manifests, rest] {

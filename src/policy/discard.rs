@@ -52,11 +52,16 @@ pub fn judge_discard(chosen: &BTreeSet<JobId>, kinds: &BTreeSet<StoredKind>, job
     // What stays may need another that was to go, which then stays too.
     loop {
         let goes = |job: &JobId| matches!(verdicts.get(job), Some(None));
-        let needs = |facts: &&StoredFacts| facts.outcome != Some(JobOutcome::Succeeded) && !facts.is_discarded && !goes(&facts.job);
+        let needs = |facts: &&StoredFacts| may_go_on(facts) && !goes(&facts.job);
         let needed = jobs.iter().filter(needs).find_map(|facts| Some((facts.from.clone().filter(goes)?, facts.job.clone())));
         let Some((job, by)) = needed else { return verdicts };
         verdicts.insert(job, Some(Hindrance::NeededBy(by)));
     }
+}
+
+/// What has succeeded is started again where it keeps its machine, and then elsewhere where that finds no room.
+fn may_go_on(facts: &StoredFacts) -> bool {
+    (facts.outcome != Some(JobOutcome::Succeeded) || facts.keeps_machine) && !facts.is_discarded
 }
 
 fn by_itself(facts: &StoredFacts, kinds: &BTreeSet<StoredKind>, me: &str) -> Option<Hindrance> {

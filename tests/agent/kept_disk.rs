@@ -6,7 +6,7 @@ use lamplighter::agent::checkpoints::restore;
 use lamplighter::agent::fetching::Fetching;
 use lamplighter::agent::journal::Journal;
 use lamplighter::agent::outbox::Outbox;
-use lamplighter::job::{AttemptNo, CheckpointNo};
+use lamplighter::job::{AttemptNo, CheckpointNo, Discarded, RECORD_FORMAT, StoredKind};
 use lamplighter::jobdir::JobDir;
 
 use super::Rig;
@@ -40,5 +40,33 @@ fn what_is_newer_on_a_kept_disk_is_not_written_over() {
         dated("a.pt", "torn", -60);
         go_on().await;
         assert_eq!(std::fs::read_to_string(folder.join("a.pt")).unwrap(), "two!");
+    });
+}
+
+/// To begin from nothing would be paid for, and is not what `lamp start` was asked for.
+#[test]
+fn what_was_discarded_is_not_taken_for_a_beginning() {
+    simulate(async |clock| {
+        let rig = two_checkpoints(Rig::new(clock.clone())).await;
+        let folder = rig.path("next/ckpt");
+        let theirs = rig.dir();
+        let outbox = Outbox { dir: JobDir::new(Arc::clone(theirs.store()), "next-333333".parse().unwrap()), ..rig.outbox_of(AttemptNo::new(1)) };
+        let journal = Journal::start(outbox.clone());
+        let go_on = async |is_kept| restore(&outbox, Some(theirs.job()), &journal, (&folder, is_kept), &Fetching::new(clock.clone())).await;
+        let record = |kinds: &[StoredKind]| Discarded {
+            format: RECORD_FORMAT,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            by: "me".into(),
+            kinds: kinds.iter().copied().collect(),
+        };
+        theirs.put_discarded(&record(&[StoredKind::Checkpoints])).await.unwrap();
+        assert!(go_on(false).await.unwrap().is_some(), "what is there yet is whole");
+        let checkpoints: Vec<_> = theirs.stored().await.unwrap().into_iter().filter(|(kind, _)| *kind == StoredKind::Checkpoints).collect();
+        theirs.delete_stored(&checkpoints, &std::sync::atomic::AtomicU64::new(0)).await.unwrap();
+        let refused = go_on(false).await.unwrap_err();
+        assert_eq!(refused.to_string(), format!("the job goes on from `{}`, whose checkpoints were discarded", theirs.job()));
+        assert_eq!(go_on(true).await.unwrap(), None, "its own disk has what it goes on from");
+        theirs.put_discarded(&record(&[])).await.unwrap();
+        assert_eq!(go_on(false).await.unwrap(), None, "of what nobody discarded nothing is said");
     });
 }

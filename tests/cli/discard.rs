@@ -96,8 +96,8 @@ fn what_an_ended_job_has_stored_goes_and_its_records_stay() {
     assert!(after.out.lines().any(|line| line.starts_with("  discarded at ") && line.ends_with(": checkpoints, outputs, logs, code")), "{after:?}");
     assert_ne!(before.out, after.out);
     let logs = sandbox.lamp(&["logs", JOB]);
-    assert!(logs.code == 0 && logs.err.starts_with(&format!("{JOB}: its logs were discarded at ")), "{logs:?}");
-    assert!(sandbox.lamp(&["outputs", JOB]).err.contains("has no outputs: its outputs were discarded at "));
+    assert!(logs.code == 0 && logs.err.starts_with(&format!("warning: {JOB}: its logs were discarded at ")), "{logs:?}");
+    assert!(sandbox.lamp(&["outputs", JOB]).err.starts_with(&format!("warning: {JOB}: its outputs were discarded at ")));
     let start = sandbox.lamp(&["start", JOB]);
     assert!(start.code == 102 && start.err.contains("cannot go on: its checkpoints were discarded at "), "{start:?}");
     assert!(start.err.contains("nothing was started, and nothing bills") && start.err.contains("`lamp run FILE`"), "{start:?}");
@@ -115,7 +115,9 @@ fn one_kind_goes_alone_and_another_later() {
         left.contains(&"code/0a.tar.zst".to_owned()) && !left.iter().any(|path| path.contains("/log/") || path.contains("/samples/")),
         "{left:?}"
     );
-    assert!(!sandbox.lamp(&["start", JOB]).err.contains("discarded"), "a job goes on without its log");
+    // Its receipt says that it has succeeded; of nothing else is it told.
+    let start = sandbox.lamp(&["start", JOB]);
+    assert!(start.code == 102 && start.err.contains("has succeeded, and its machine is gone"), "a job goes on without its log: {start:?}");
     assert_eq!(sandbox.lamp(&["discard", JOB, "--yes", "--only", "checkpoints,code"]).code, 0);
     let kinds: Value = serde_json::from_str(&sandbox.read(&format!("{ROOT}/{JOB}/discarded.json"))).expect("JSON");
     assert_eq!(kinds["kinds"], json!(["checkpoints", "logs", "code"]), "what went before is still said");
@@ -199,6 +201,31 @@ fn no_job_is_guessed() {
     assert_eq!(files(&sandbox, "toy-222222").len(), STORED.len() + RECORDS.len());
 }
 
+/// A job that has saved nothing of its own goes on from the one before it: of that, too, it is written down that nobody does any more.
+#[test]
+fn a_job_that_has_stored_nothing_does_not_begin_from_nothing() {
+    let sandbox = Sandbox::new();
+    let stopped = |receipt: &mut Value| receipt["outcome"] = "stopped".into();
+    add(&sandbox, "first-222222", |_, receipt| stopped(receipt));
+    add(&sandbox, "next-222222", |spec, receipt| {
+        stopped(receipt);
+        let saved = record("receipt.json")["attempts"][0]["resumed_from"].clone();
+        spec["continues"] = json!({ "job": "first-222222", "checkpoint": { "job": "first-222222", "checkpoint": saved }, "machine": null });
+    });
+    for (path, _) in STORED {
+        std::fs::remove_file(sandbox.path().join(ROOT).join("next-222222").join(path)).expect("it was written");
+    }
+    let gone = sandbox.lamp(&["discard", "--yes", "--only", "checkpoints", "first-222222", "next-222222"]);
+    assert!(gone.code == 0 && gone.err.contains("deleted 2 objects, 2.9 KiB of 1 job"), "{gone:?}");
+    assert_eq!(files(&sandbox, "next-222222"), with(&["discarded.json"]));
+    // Cut between the two, its record would be missing: what it goes on from says it as well.
+    let start = || sandbox.lamp(&["start", "next-222222"]);
+    assert!(start().code == 102 && start().err.contains("cannot go on: its checkpoints were discarded at "), "{:?}", start());
+    std::fs::remove_file(sandbox.path().join(ROOT).join("next-222222/discarded.json")).expect("it was written");
+    assert!(start().code == 102 && start().err.contains("it goes on from `first-222222`, and its checkpoints were discarded"), "{:?}", start());
+    assert!(start().err.contains("nothing was started, and nothing bills"), "{:?}", start());
+}
+
 /// In a bucket, where nothing of another job root or of another job goes, and what is deleted stays for its versions' time.
 #[cfg(feature = "aws")]
 #[test]
@@ -224,6 +251,21 @@ fn in_a_bucket_what_is_stored_goes_and_nothing_beside_it() {
         }
     }
     let all = STORED.len() + 2;
+    // Whoever has the rights of every day alone has changed nothing by trying.
+    user.ec2.fault(super::ec2::Fault::code("DELETE /*", "AccessDenied"));
+    let denied = user.lamp(&["discard", "--yes", JOB]);
+    assert!(denied.code == 103 && denied.err.contains("nothing was deleted") && denied.err.contains("`lamp iam setup`"), "{denied:?}");
+    assert_eq!(keys("a/jobs/digits-7f3k2q/"), all, "nor is anything written down");
+    // And what is cut in half reads as gone, and goes on.
+    user.ec2.fault(super::ec2::Fault::code("DELETE /*/outputs/model.pt", "AccessDenied"));
+    let cut = user.lamp(&["discard", "--yes", "--only", "outputs", JOB]);
+    assert!(cut.code == 103 && cut.err.contains(" of 2 objects are gone; the same line, typed again, goes on"), "{cut:?}");
+    let rest = user.lamp(&["outputs", "--list", JOB]);
+    assert!(rest.code == 0 && rest.err.contains("its outputs were discarded at "), "{rest:?}");
+    assert_eq!(user.lamp(&["discard", "--yes", "--only", "outputs", JOB]).code, 0);
+    for path in ["outputs/model.pt", "outputs/deep/spec.json"] {
+        put(&format!("a/jobs/{JOB}/{path}"), &"x".repeat(if path.ends_with(".pt") { 2000 } else { 1 }));
+    }
     let gone = user.lamp(&["discard", "--yes", JOB]);
     assert!(gone.code == 0 && gone.err.contains("deleted 7 objects, 6.1 KiB of 1 job"), "{gone:?}");
     assert!(gone.err.contains("keeps what was deleted for 30 days more, and bills for it"), "{gone:?}");

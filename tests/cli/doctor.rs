@@ -193,6 +193,12 @@ fn without_aws_nothing_is_broken() {
     let ended = sandbox.end(&mut command);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.out.contains("this workstation\n") && ended.out.contains("nothing here uses AWS"), "{ended:?}");
-    assert!(ended.out.contains("-     role of the machines"), "{ended:?}");
-    assert!(!ended.out.contains("FAIL"), "{ended:?}");
+    let rest = ended.out.lines().position(|line| line.starts_with("-     the rest ")).expect("one line for all that was not asked");
+    let said: Vec<&str> = ended.out.lines().skip(rest).flat_map(str::split_whitespace).collect();
+    assert!(said.join(" ").contains("not asked: AWS does not know us: clock, gpu quota, spot role"), "{ended:?}");
+    assert!(
+        !ended.out.contains("FAIL") && ended.out.lines().filter(|line| line.starts_with("warn")).count() == 2,
+        "the endpoint stands in: {ended:?}"
+    );
+    assert!(ended.out.contains("-     region "), "{ended:?}");
 }

@@ -10,13 +10,14 @@ use super::place::{Place, end};
 use super::sandbox::repository;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
-const VERBS: [(&str, &[&str]); 27] = [
+const VERBS: [(&str, &[&str]); 28] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
     ("check", &["check"]),
     ("completions", &["completions", "bash"]),
     ("daemon", &["daemon", "--job", "JOB", "--until-done"]),
+    ("discard", &["discard", "JOB", "--dry-run"]),
     ("doctor", &["doctor"]),
     ("explain", &["explain", "walks"]),
     ("extend", &["extend", "walks", "1h"]),

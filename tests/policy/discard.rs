@@ -58,6 +58,9 @@ fn a_job_that_another_began_from_stays_until_that_one_has_succeeded_or_goes_too(
     assert_eq!(verdicts(&[2], &all(), &chain(None, false)), [needed()]);
     assert_eq!(verdicts(&[2], &all(), &chain(Some(JobOutcome::Failed), false)), [needed()], "`lamp start` may go on with it");
     assert_eq!(verdicts(&[2], &all(), &chain(Some(JobOutcome::Succeeded), false)), [None]);
+    let mut kept = chain(Some(JobOutcome::Succeeded), false);
+    kept[1].keeps_machine = true;
+    assert_eq!(verdicts(&[2], &all(), &kept), [needed()], "its machine may be started again, and its work go elsewhere then");
     assert_eq!(verdicts(&[2], &all(), &chain(Some(JobOutcome::Failed), true)), [None], "that one goes on from nothing any more");
     assert_eq!(verdicts(&[2, 3], &all(), &chain(Some(JobOutcome::Failed), false)), [None, None]);
     assert_eq!(verdicts(&[2, 3], &all(), &chain(None, false)), [needed(), Some(Hindrance::UnderWay)], "what stays needs what was to go");
@@ -104,15 +107,23 @@ proptest! {
                 prop_assert!(facts.outcome.is_some() && facts.owner.as_deref().is_none_or(|owner| owner == ME));
                 prop_assert!(!(resumable && facts.keeps_machine));
             }
-            let may_go_on = facts.outcome != Some(JobOutcome::Succeeded) && !facts.is_discarded && !goes(&facts.job);
+            let may_start = facts.outcome != Some(JobOutcome::Succeeded) || facts.keeps_machine;
+            let may_go_on = may_start && !facts.is_discarded && !goes(&facts.job);
             if let Some(from) = facts.from.as_ref().filter(|_| resumable && may_go_on) {
                 prop_assert!(!goes(from), "{} needs {}", facts.job, from);
             }
         }
-        // And what nothing stands in the way of goes.
+        // And nothing stays without its reason.
         for (job, why) in &verdicts {
-            if let Some(Hindrance::NeededBy(by)) = why {
-                prop_assert!(jobs.iter().any(|facts| facts.job == *by && facts.from.as_ref() == Some(job)));
+            let facts = jobs.iter().find(|facts| facts.job == *job).expect("it is one of them");
+            match why {
+                None => {}
+                Some(Hindrance::UnderWay) => prop_assert!(facts.outcome.is_none()),
+                Some(Hindrance::Theirs { owner }) => prop_assert!(owner != ME && facts.owner.as_ref() == Some(owner)),
+                Some(Hindrance::KeepsMachine) => prop_assert!(facts.keeps_machine && !logs_alone),
+                Some(Hindrance::NeededBy(by)) => {
+                    prop_assert!(!logs_alone && !goes(by) && jobs.iter().any(|facts| facts.job == *by && facts.from.as_ref() == Some(job)));
+                }
             }
         }
     }

@@ -1,0 +1,45 @@
+//! What was discarded of a job, for the verbs that look for it.
+
+use super::status::local_time;
+use super::{ExitCode, Fault, job_root};
+use crate::job::{Discarded, StoredKind};
+use crate::jobdir::JobDir;
+use crate::policy::discard::is_gone_on_from;
+
+/// What a verb says where what it looks for was discarded; `None`: it was not, as far as anybody knows.
+pub async fn what_was_discarded(dir: &JobDir, kind: StoredKind) -> Option<String> {
+    let gone = dir.discarded().await.ok().flatten().filter(|gone| gone.kinds.contains(&kind))?;
+    Some(sentence(&gone, kind))
+}
+
+fn sentence(gone: &Discarded, kind: StoredKind) -> String {
+    let were = if kind == StoredKind::Code { "was" } else { "were" };
+    format!("its {} {were} discarded at {} by {}", kind.word(), local_time(gone.at), gone.by)
+}
+
+/// `from`: the job whose checkpoint it would go on from.
+///
+/// # Errors
+/// What the job would go on from was discarded.
+pub async fn refuse_start(dir: &JobDir, from: Option<&JobDir>) -> Result<(), Fault> {
+    for source in [Some(dir), from].into_iter().flatten() {
+        let gone = source.discarded().await.map_err(|error| job_root::record_fault(&error))?;
+        let Some(gone) = gone.filter(|gone| is_gone_on_from(&gone.kinds)) else { continue };
+        let kind = if gone.kinds.contains(&StoredKind::Checkpoints) { StoredKind::Checkpoints } else { StoredKind::Code };
+        if source.job() != dir.job() && kind != StoredKind::Checkpoints {
+            continue;
+        }
+        let whose = if source.job() == dir.job() { String::new() } else { format!("it goes on from `{}`, and ", source.job()) };
+        return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` cannot go on: {whose}{}", dir.job(), sentence(&gone, kind)))
+            .meaning("nothing was started, and nothing bills")
+            .hint("`lamp run FILE` runs the job from its start"));
+    }
+    Ok(())
+}
+
+/// For the end of a receipt; `None`: all is there that it stored.
+pub async fn line_of_receipt(dir: &JobDir) -> Option<String> {
+    let gone = dir.discarded().await.ok().flatten()?;
+    let kinds: Vec<&str> = gone.kinds.iter().map(|kind| kind.word()).collect();
+    Some(format!("discarded at {} by {}: {}", local_time(gone.at), gone.by, kinds.join(", ")))
+}
