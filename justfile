@@ -61,6 +61,7 @@ bench *args:
 deny:
     cargo deny check
     cargo audit
+    cargo audit --file fuzz/Cargo.lock
 
 # What a release is made of, in target/release-<version>: archive, lists of what is in it, sums (docs/release.md).
 release *args:

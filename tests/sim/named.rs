@@ -172,7 +172,14 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 60] = [
 ];
 
 /// The same of the seeds that were found between: their work saves as the seed says.
-pub const NAMED_AS_THEY_ARE: [(u64, u64); 16] = [
+pub const NAMED_AS_THEY_ARE: [(u64, u64); 23] = [
+    (6, 78),
+    (6, 275),
+    (6, 298),
+    (6, 676),
+    (6, 775),
+    (6, 1116),
+    (6, 1119),
     (6, 1282),
     (24, 32009370),
     (24, 32013937),
