@@ -147,6 +147,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
         span(receipt.idle_seconds),
         receipt.checkpoints
     ));
+    lines.extend(neither(receipt));
     if receipt.attempts.iter().any(|attempt| attempt.billed_estimated) {
         lines.push(
             "  <=: the most that it can be; the cloud does not say to the second when its billing ended, or not at which prices it billed".into(),
@@ -156,6 +157,20 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     lines.extend(receipt.left.iter().map(left));
     lines.extend(receipt.left_unasked.iter().map(|region| format!("  what it left in {region} is not known; `lamp sweep --residue` looks")));
     lines.join("\n")
+}
+
+/// Below these nobody asks where the time went.
+const NEITHER_SECS: f64 = 60.0;
+const NEITHER_SHARE: f64 = 0.05;
+
+/// What was billed and is in neither drawer, where it is some: a kept machine, a long boot or a lost attempt is not to be guessed.
+fn neither(receipt: &Receipt) -> Option<String> {
+    let billed: f64 = receipt.attempts.iter().map(|attempt| attempt.billed_seconds).sum();
+    let rest = billed - receipt.useful_seconds - receipt.idle_seconds;
+    let span = |secs: f64| Span::from_secs(secs.round() as u64);
+    let text =
+        || format!("  {} of the {} billed is neither: boots, set-up, restores, ends, and machines kept for a look or lost", span(rest), span(billed));
+    (rest >= NEITHER_SECS && rest >= NEITHER_SHARE * billed).then(text)
 }
 
 fn left(left: &Leaving) -> String {
@@ -183,4 +198,21 @@ fn row(attempt: &ReceiptAttempt) -> Vec<String> {
         attempt.ended_because.word().replace('_', " "),
         from.unwrap_or_else(|| "the start".into()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_is_neither_useful_nor_idle_is_said_where_it_is_some() {
+        let mut receipt: Receipt = serde_json::from_str(include_str!("../../tests/data/v1/receipt.json")).expect("a receipt");
+        assert_eq!(neither(&receipt), None, "2m 40s of an hour are a boot and an end");
+        receipt.useful_seconds = 1500.0;
+        let said = "  32m 40s of the 1h billed is neither: boots, set-up, restores, ends, and machines kept for a look or lost";
+        assert_eq!(neither(&receipt).as_deref(), Some(said));
+        assert!(whole_text(&receipt, None).contains(said));
+        receipt.attempts.clear();
+        assert_eq!(neither(&receipt), None);
+    }
 }
