@@ -67,13 +67,14 @@ pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
     }
     let rehearsed = format!("{}{REHEARSAL}", job.name);
     let dir = job_root::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
-    let (numbers, earlier) = tokio::join!(dir.checkpoint_numbers(), dir.spec());
+    let (numbers, earlier, gone) = tokio::join!(dir.checkpoint_numbers(), dir.spec(), dir.discarded());
     // How long this workstation's line takes says nothing of a machine in the cloud.
     let uploads = earlier.ok().flatten().is_some_and(|earlier| earlier.spec.machine.cloud != Cloud::Local);
     let read = join_all(numbers.unwrap_or_default().into_iter().rev().take(SAVES_READ).map(|number| dir.manifest(number))).await;
     let mut saves: Vec<(f64, f64)> =
         read.into_iter().filter_map(|manifest| manifest.ok().flatten()).map(|save| (save.save_secs, save.upload_secs)).collect();
-    if saves.is_empty() {
+    // Before each launch: nothing is read in turn for those who have discarded nothing.
+    if saves.is_empty() && gone.is_ok_and(|gone| gone.is_some()) {
         saves = told(&dir).await.unwrap_or_default();
     }
     saves.iter_mut().filter(|_| !uploads).for_each(|(_, upload)| *upload = 0.0);

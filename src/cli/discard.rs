@@ -24,8 +24,9 @@ use super::status::local_time;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, render_table, run, signals};
 use crate::config::SpanWord;
-use crate::job::{Discarded, JobId, RECORD_FORMAT, StoredKind};
+use crate::job::{Discarded, JobId, JobOutcome, RECORD_FORMAT, StoredKind};
 use crate::jobdir::{JobDir, JobDirError};
+use crate::policy::discard::is_gone_on_from;
 use crate::wire::{ObjectMeta, Store, StoreError, show_bytes};
 
 /// Delete what ended jobs have stored: checkpoints, outputs, logs, code. Their receipts and records stay
@@ -35,11 +36,11 @@ use crate::wire::{ObjectMeta, Store, StoreError, show_bytes};
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Jobs: an id, the beginning of one, or a name that one job has
-    #[arg(value_name = "JOB", required_unless_present = "older")]
+    #[arg(value_name = "JOB")]
     pub jobs: Vec<String>,
 
     /// Also all jobs of yours that ended longer ago than this, like `30d`; those that are still needed are left out, and said
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub older: Option<SpanWord>,
 
     /// Only these, separated by commas: `checkpoints`, `outputs`, `logs`, `code` [default: all]
@@ -61,12 +62,21 @@ struct Going {
     ended: Option<Timestamp>,
     /// Nobody could go on from it before.
     was_discarded: bool,
+    /// `lamp start` could go on with it, and could not any more.
+    strands: bool,
     objects: Vec<(StoredKind, ObjectMeta)>,
+    /// What is written down as gone: no more than there was.
+    kinds: BTreeSet<StoredKind>,
 }
 
 /// # Errors
 /// There is no such job, one of the named is still needed, nobody said yes, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    if args.jobs.is_empty() && args.older.is_none() {
+        return Err(Fault::new(ExitCode::USAGE, "no job is named")
+            .meaning(NOTHING)
+            .hint("`lamp discard JOB`, or `lamp discard --older 30d` for all that ended longer ago; `--dry-run` shows what would go"));
+    }
     let store = job_root::open_existing(context).await?;
     let kinds: BTreeSet<StoredKind> = if args.only.is_empty() { StoredKind::ALL.into() } else { args.only.iter().copied().collect() };
     let mut wanted = Wanted { kinds, named: BTreeSet::new(), older: args.older.as_ref().map(|older| older.0) };
@@ -84,7 +94,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let left_out: Vec<Value> = seen.left_out.iter().map(|(job, why)| json!({ "job": job, "why": why })).collect();
     let listing = stream::iter(seen.goes).map(|known| stored(&store, known, &wanted.kinds)).buffered(READS_IN_FLIGHT).try_collect();
-    let going: Vec<Going> = with_progress(context, || "looking at what is stored".to_owned(), listing).await?;
+    let found: Vec<Option<Going>> = with_progress(context, || "looking at what is stored".to_owned(), listing).await?;
+    let going: Vec<Going> = found.into_iter().flatten().collect();
     let (objects, bytes) = total(&going);
     let with_something = || going.iter().filter(|going| !going.objects.is_empty());
     let document = |done: bool| {
@@ -102,6 +113,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     if !context.is_machine_output() {
         show(context, with_something());
+    }
+    match going.iter().filter(|going| going.strands).count() as u64 {
+        0 => {}
+        some => context.printer.note(format!("`lamp start` goes on with {} of these no more, once this is gone", counted(some, "job"))),
     }
     if args.dry_run {
         document(false);
@@ -122,11 +137,21 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn stored(store: &Store, known: Known, kinds: &BTreeSet<StoredKind>) -> Result<Going, Fault> {
-    let dir = JobDir::new(Arc::clone(store), known.facts.job);
-    let stored = dir.stored().await.map_err(|error| job_root::record_fault(&error).meaning(NOTHING))?;
-    let objects = stored.into_iter().filter(|(kind, _)| kinds.contains(kind)).collect();
-    Ok(Going { dir, ended: known.ended, was_discarded: known.facts.is_discarded, objects })
+/// `None`: there is nothing of it to delete, and nothing to write down.
+async fn stored(store: &Store, known: Known, wanted: &BTreeSet<StoredKind>) -> Result<Option<Going>, Fault> {
+    let Known { facts, ended, .. } = known;
+    let dir = JobDir::new(Arc::clone(store), facts.job);
+    let (stored, before) = tokio::try_join!(dir.stored(), dir.discarded()).map_err(|error| job_root::record_fault(&error).meaning(NOTHING))?;
+    let objects: Vec<_> = stored.into_iter().filter(|(kind, _)| wanted.contains(kind)).collect();
+    let mut kinds: BTreeSet<StoredKind> = objects.iter().map(|(kind, _)| *kind).collect();
+    let strands = is_gone_on_from(&kinds) && facts.outcome != Some(JobOutcome::Succeeded) && !facts.is_discarded;
+    // As long as it has saved nothing of its own it goes on from another's checkpoint, which may go in the same call.
+    if facts.from.is_some() && wanted.contains(&StoredKind::Checkpoints) {
+        kinds.insert(StoredKind::Checkpoints);
+    }
+    let is_told = before.is_some_and(|before| kinds.is_subset(&before.kinds));
+    let has_nothing = objects.is_empty() && (kinds.is_empty() || is_told);
+    Ok((!has_nothing).then_some(Going { dir, ended, was_discarded: facts.is_discarded, strands, objects, kinds }))
 }
 
 fn size(going: &Going) -> u64 {
@@ -158,7 +183,7 @@ async fn mean(context: &Context, store: &Store, wanted: &Wanted, going: &[Going]
     let by = job_root::workstation(context)?.name;
     let intent = |kinds| Discarded { format: RECORD_FORMAT, at: context.clock.now(), by: by.clone(), kinds };
     let put = stream::iter(going).map(|going| {
-        let meant = going.dir.mean_to_discard(intent(wanted.kinds.clone()));
+        let meant = going.dir.mean_to_discard(intent(going.kinds.clone()));
         async move { Ok((going, meant.await?)) }
     });
     let put: Vec<(&Going, Option<Discarded>)> = put.buffered(READS_IN_FLIGHT).try_collect().await.map_err(|error| nothing(&error))?;

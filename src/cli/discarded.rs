@@ -1,5 +1,7 @@
 //! What was discarded of a job, for the verbs that look for it.
 
+use serde_json::{Value, json};
+
 use super::status::local_time;
 use super::{ExitCode, Fault, job_root};
 use crate::job::{Discarded, StoredKind};
@@ -12,29 +14,38 @@ pub async fn what_was_discarded(dir: &JobDir, kind: StoredKind) -> Option<String
     Some(sentence(&gone, kind))
 }
 
+/// The same for programs.
+pub async fn when_discarded(dir: &JobDir, kind: StoredKind) -> Option<Value> {
+    let gone = dir.discarded().await.ok().flatten().filter(|gone| gone.kinds.contains(&kind))?;
+    Some(json!({ "at": gone.at, "by": gone.by }))
+}
+
 fn sentence(gone: &Discarded, kind: StoredKind) -> String {
     let were = if kind == StoredKind::Code { "was" } else { "were" };
     format!("its {} {were} discarded at {} by {}", kind.word(), local_time(gone.at), gone.by)
 }
 
-/// `from`: the job whose checkpoint it would go on from.
+/// `from`: the job whose checkpoint it would go on from; `kind`: that, or the code.
 ///
 /// # Errors
 /// What the job would go on from was discarded.
-pub async fn refuse_start(dir: &JobDir, from: Option<&JobDir>) -> Result<(), Fault> {
-    for source in [Some(dir), from].into_iter().flatten() {
+pub async fn refuse_start(dir: &JobDir, from: Option<&JobDir>, kind: StoredKind) -> Result<(), Fault> {
+    for source in [Some(dir), from.filter(|_| kind == StoredKind::Checkpoints)].into_iter().flatten() {
         let gone = source.discarded().await.map_err(|error| job_root::record_fault(&error))?;
-        let Some(gone) = gone.filter(|gone| is_gone_on_from(&gone.kinds)) else { continue };
-        let kind = if gone.kinds.contains(&StoredKind::Checkpoints) { StoredKind::Checkpoints } else { StoredKind::Code };
-        if source.job() != dir.job() && kind != StoredKind::Checkpoints {
-            continue;
-        }
+        let Some(gone) = gone.filter(|gone| gone.kinds.contains(&kind)) else { continue };
         let whose = if source.job() == dir.job() { String::new() } else { format!("it goes on from `{}`, and ", source.job()) };
         return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` cannot go on: {whose}{}", dir.job(), sentence(&gone, kind)))
             .meaning("nothing was started, and nothing bills")
-            .hint("`lamp run FILE` runs the job from its start"));
+            .hint(FROM_ITS_START));
     }
     Ok(())
+}
+
+pub const FROM_ITS_START: &str = "`lamp run FILE` runs the job from its start";
+
+/// Whether `lamp start` would be refused for it, as far as anybody knows.
+pub async fn is_stranded(dir: &JobDir) -> bool {
+    dir.discarded().await.is_ok_and(|gone| gone.is_some_and(|gone| is_gone_on_from(&gone.kinds)))
 }
 
 /// For the end of a receipt; `None`: all is there that it stored.

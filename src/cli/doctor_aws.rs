@@ -310,7 +310,7 @@ mod asked {
     fn to_ship(found: Result<String, String>) -> Check {
         match found {
             Ok(said) => Check::ok("agent to ship", said),
-            Err(why) => Check::failure("agent to ship", why).fix("`just agent-portable` in the source builds it"),
+            Err(why) => Check::failure("agent to ship", why).fix("`.ci/agent-portable x86_64` in the source builds it"),
         }
     }
 }

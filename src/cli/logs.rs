@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::alone::AloneRun;
 use super::attach::{Attached, look_every};
-use super::discarded::what_was_discarded;
+use super::discarded::{what_was_discarded, when_discarded};
 use super::log_tail::LogTail;
 use super::patience::{never_silent, of_root};
 use super::{Context, ExitCode, Fault, Format, job_root, run};
@@ -87,7 +87,7 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
                 pieces.push(as_object(attempt, &bytes));
             }
         }
-        context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces }));
+        context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces, "discarded": when_discarded(&dir, StoredKind::Logs).await }));
         return Ok(ExitCode::SUCCESS);
     }
     let mut is_empty = true;

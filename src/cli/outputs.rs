@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::discarded::what_was_discarded;
+use super::discarded::{what_was_discarded, when_discarded};
 use super::fetch::{self, Output, OutputState};
 use super::status::local_time;
 use super::summary::Summary;
@@ -78,7 +78,7 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
     }
     let home = bring(context, dir, listed, args.to.as_deref(), args.force).await?;
     if context.is_machine_output() {
-        context.printer.json(&document(dir, Some(&home.folder), &home.files));
+        context.printer.json(&document(dir, Some(&home.folder), &home.files).await);
     } else {
         let here = |output: &&Output| matches!(output.state, OutputState::Fetched | OutputState::AlreadyThere);
         for output in home.files.iter().filter(here) {
@@ -159,14 +159,14 @@ impl Home {
     }
 }
 
-fn document(dir: &JobDir, folder: Option<&Path>, files: &[Output]) -> serde_json::Value {
+async fn document(dir: &JobDir, folder: Option<&Path>, files: &[Output]) -> serde_json::Value {
     let url = format!("{}/{}", dir.store().url(), layout::outputs(dir.job()));
-    json!({ "job": dir.job(), "url": url, "folder": folder, "files": files })
+    json!({ "job": dir.job(), "url": url, "folder": folder, "files": files, "discarded": when_discarded(dir, StoredKind::Outputs).await })
 }
 
 async fn show_list(context: &Context, dir: &JobDir, listed: &[Output]) -> Result<(), Fault> {
     if context.is_machine_output() {
-        context.printer.json(&document(dir, None, listed));
+        context.printer.json(&document(dir, None, listed).await);
         return Ok(());
     }
     if listed.is_empty() {

@@ -17,7 +17,7 @@ use super::until::Until;
 use super::{Context, ExitCode, Fault, caps, discarded, job_root, plan, plan_text, proven, ready, run, submission, within};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
-use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
+use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
 use crate::policy::setup::Lack;
@@ -79,8 +79,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if next.spec().await.map_err(|error| job_root::record_fault(&error))?.is_some() {
         return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
     }
-    discarded::refuse_start(&dir, from.as_ref()).await?;
+    discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let spec = spec_of(args, context, &kept, next.job())?;
+    discarded::refuse_start(&dir, None, StoredKind::Code).await?;
     run::refuse_cloud(spec.spec.machine.cloud)?;
     let ((planned, lacks), clock) = tokio::join!(ready::planned(context, &controller, &spec), controller.check_clock());
     // A kept machine has its network, its rights and its agent; one that is bought anew is bought as by `lamp run`.
@@ -112,7 +113,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let carried = async { controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
     left.or_give_up(gone_before, carried).await?;
     // What is discarded from here on, its agent finds gone, and begins nothing.
-    discarded::refuse_start(&dir, from.as_ref()).await?;
+    discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
     let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
         // Who insists may have cut it before its first record.
@@ -202,9 +203,12 @@ async fn goes_on_already(
 ) -> Result<ExitCode, Fault> {
     if let Some(ended) = next.receipt().await.map_err(|error| job_root::record_fault(&error))? {
         let what = format!("job `{}` went on as `{}`, which has ended: {}", dir.job(), next.job(), ended.outcome);
-        return Err(Fault::new(ExitCode::REFUSED, what)
-            .meaning("nothing was started, and nothing bills")
-            .hint(format!("`lamp start {}` goes on from there", next.job())));
+        return Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills").hint(
+            match discarded::is_stranded(next).await {
+                true => discarded::FROM_ITS_START.to_owned(),
+                false => format!("`lamp start {}` goes on from there", next.job()),
+            },
+        ));
     }
     context.printer.note(format!("{} goes on as job {} already", dir.job(), next.job()));
     if args.dry_run {

@@ -188,7 +188,13 @@ fn no_job_is_guessed() {
         several.code == 101 && several.err.contains("2 jobs have the name `toy`") && several.err.contains("toy-222222, toy-333333"),
         "{several:?}"
     );
-    assert_eq!(sandbox.lamp(&["discard", "--yes"]).code, 2, "without a word nothing is meant");
+    let unsaid = sandbox.lamp(&["discard", "--yes"]);
+    assert!(
+        unsaid.code == 2 && unsaid.err.contains("no job is named") && unsaid.err.contains("--older 30d"),
+        "without a word nothing is meant: {unsaid:?}"
+    );
+    let negative = sandbox.lamp(&["discard", "--older", "-1d"]);
+    assert!(negative.code == 2 && !negative.err.contains("unexpected argument"), "{negative:?}");
     assert_eq!(sandbox.lamp(&["discard", "--yes", ""]).code, 2);
     assert_eq!(sandbox.lamp(&["discard", "--yes", "nobody"]).code, 101);
     for job in ["toy-222222", "toy-333333"] {
@@ -224,6 +230,36 @@ fn a_job_that_has_stored_nothing_does_not_begin_from_nothing() {
     std::fs::remove_file(sandbox.path().join(ROOT).join("next-222222/discarded.json")).expect("it was written");
     assert!(start().code == 102 && start().err.contains("it goes on from `first-222222`, and its checkpoints were discarded"), "{:?}", start());
     assert!(start().err.contains("nothing was started, and nothing bills"), "{:?}", start());
+}
+
+/// Who discards by age does so each night: what is said of the others stays, and of nothing that never was.
+#[test]
+fn what_is_written_down_is_what_was_there_and_when_it_went() {
+    let sandbox = Sandbox::new();
+    let said = |job: &str| std::fs::read_to_string(sandbox.path().join(ROOT).join(job).join("discarded.json")).ok();
+    for job in ["gone-222222", "rest-222222", "bare-222222"] {
+        add(&sandbox, job, |_, receipt| receipt["outcome"] = "stopped".into());
+    }
+    for path in STORED.iter().map(|(path, _)| path).filter(|path| path.starts_with("checkpoints") || path.starts_with("outputs")) {
+        std::fs::remove_file(sandbox.path().join(ROOT).join("bare-222222").join(path)).expect("it was written");
+    }
+    assert_eq!(sandbox.lamp(&["discard", "--yes", "gone-222222"]).code, 0);
+    let before = said("gone-222222");
+    let rest = sandbox.lamp(&["discard", "--older", "1h", "--yes", "--only", "checkpoints,outputs"]);
+    assert!(rest.code == 0 && rest.err.contains("of 1 job") && rest.err.contains("`lamp start` goes on with 1 job of these no more"), "{rest:?}");
+    assert_eq!((said("gone-222222") == before, said("bare-222222")), (true, None), "nothing was deleted of either");
+    let bare = sandbox.lamp(&["start", "bare-222222"]);
+    assert!(bare.err.contains("it saved no checkpoint") && !bare.err.contains("discarded"), "{bare:?}");
+    assert!(sandbox.lamp(&["outputs", "bare-222222"]).err.contains("has kept no outputs"));
+    let (_, logs) = sandbox.json(&["logs", "gone-222222", "-o", "json"]);
+    let (_, outputs) = sandbox.json(&["outputs", "rest-222222", "-o", "json"]);
+    let (_, bare) = sandbox.json(&["outputs", "bare-222222", "-o", "json"]);
+    assert!(logs["discarded"]["at"].is_string() && outputs["discarded"]["by"].is_string() && bare["discarded"].is_null(), "{logs} {outputs} {bare}");
+    // All that is left of it, and no more, is what goes then.
+    assert_eq!(sandbox.lamp(&["discard", "--yes", "bare-222222"]).code, 0);
+    let kinds: Value = serde_json::from_str(&said("bare-222222").expect("it is there")).expect("JSON");
+    assert_eq!(kinds["kinds"], json!(["logs", "code"]));
+    assert!(sandbox.lamp(&["start", "bare-222222"]).err.contains("it saved no checkpoint"));
 }
 
 /// In a bucket, where nothing of another job root or of another job goes, and what is deleted stays for its versions' time.
