@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
@@ -133,7 +133,7 @@ impl Uploads {
         }
         let mut upload = Upload { uploads: self, id: String::new(), arrived: BTreeMap::new(), record: Some(record.clone()), lock: None };
         fs::create_dir_all(folder).map_err(generic)?;
-        let Some(lock) = locked(&record).map_err(generic)? else {
+        let Some(lock) = locked_soon(&record).map_err(generic)? else {
             drop(upload);
             return self.unremembered(s3, key).await;
         };
@@ -246,6 +246,22 @@ impl Upload<'_> {
             let _removed = fs::remove_file(record);
         }
     }
+}
+
+/// So often, and so long apart, a record that is locked is asked for once more.
+const LOCK_TRIES: u32 = 10;
+const LOCK_EVERY: Duration = Duration::from_millis(10);
+
+/// As [`locked`]. A process that is being started has all that we have open until its own program begins, also a lock that we have
+/// just let go; to take that for somebody else's upload would send a large file from its beginning.
+fn locked_soon(record: &Path) -> io::Result<Option<File>> {
+    for _ in 1..LOCK_TRIES {
+        if let Some(lock) = locked(record)? {
+            return Ok(Some(lock));
+        }
+        std::thread::sleep(LOCK_EVERY);
+    }
+    locked(record)
 }
 
 /// The record, for as long as nobody else has it; `None`: somebody has.

@@ -187,6 +187,29 @@ async fn an_upload_that_another_process_is_at_is_left_to_it() {
     assert_eq!((bucket.begun, bucket.open.len(), bucket.objects), (2, 0, 2), "it goes on where it was");
 }
 
+/// A process that is being started holds for a moment all that was open here, also the lock of an upload that has just failed.
+#[tokio::test]
+async fn a_lock_that_is_let_go_within_moments_is_no_other_process_at_work() {
+    let server = FalseBucket::start();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, uploads) = (folder.path().join("model.pt"), folder.path().join("uploads"));
+    std::fs::write(&source, vec![7; PART * 2 + 5]).unwrap();
+    server.bucket.lock().unwrap().broken_from = Some(2);
+    server.store(&uploads).put_file("model.pt", &source).await.unwrap_err();
+    server.bucket.lock().unwrap().broken_from = None;
+    let record = std::fs::read_dir(&uploads).unwrap().next().expect("how far it is is remembered").unwrap().path();
+    let held = std::fs::OpenOptions::new().append(true).open(&record).unwrap();
+    held.try_lock().unwrap();
+    let child = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(held);
+    });
+    assert_eq!(server.store(&uploads).put_file("model.pt", &source).await.unwrap().0, PART as u64 * 2 + 5);
+    child.join().unwrap();
+    let bucket = server.bucket.lock().unwrap();
+    assert_eq!((bucket.begun, bucket.open.len(), bucket.objects), (1, 0, 1), "it goes on where it was");
+}
+
 /// A bucket with one file, whose second piece nobody gets for a while.
 struct Breaking {
     /// How often each piece was asked for, by its first byte.
