@@ -89,12 +89,6 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
             printer.line(printer.paint(Stream::Out, Style::Bold, if at == 0 { "this workstation" } else { "AWS" }));
         }
         if alike(&check) {
-            if unasked.first() == Some(&check.check.as_str()) {
-                printer.prose(
-                    8 + width,
-                    format!("{}  {:width$}  {NOT_KNOWN}: {}", printer.paint(Stream::Out, Style::Dim, "-   "), "the rest", unasked.join(", ")),
-                );
-            }
             continue;
         }
         let (word, style) = match check.level {
@@ -108,6 +102,10 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
         if let Some(fix) = &check.fix {
             printer.prose(12 + width, format!("      {:width$}  {} {fix}", "", printer.paint(Stream::Out, Style::Hint, "do:")));
         }
+    }
+    if !unasked.is_empty() {
+        let word = printer.paint(Stream::Out, Style::Dim, "-   ");
+        printer.prose(8 + width, format!("{word}  {:width$}  {NOT_KNOWN}: {}", "the rest", unasked.join(", ")));
     }
     let number = |level| checks.iter().filter(|check| check.level == level).count();
     let (failures, unknown, warnings) = (number(Level::Failure), number(Level::Unknown), number(Level::Warning));
