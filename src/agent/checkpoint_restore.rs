@@ -86,7 +86,7 @@ pub async fn restore(
             (None, Some(theirs)) => {
                 own = false;
                 let found = try_all(theirs, journal, (folder, is_kept), &scratch, fetching).await?;
-                let is_gone = found.is_none() && !is_kept && were_discarded(&theirs.dir).await;
+                let is_gone = found.is_none() && !is_kept && matches!(theirs.dir.discarded_of(StoredKind::Checkpoints).await, Ok(Some(_)));
                 if is_gone { Err(RestoreError::Discarded(theirs.dir.job().clone())) } else { Ok(found) }
             }
             (found, _) => Ok(found),
@@ -111,10 +111,6 @@ pub async fn restore(
     remember(outbox, folder, &manifest, own);
     journal.record(What::Resumed { checkpoint: manifest.summary() });
     Ok(Some(manifest))
-}
-
-async fn were_discarded(dir: &JobDir) -> bool {
-    dir.discarded().await.is_ok_and(|gone| gone.is_some_and(|gone| gone.kinds.contains(&StoredKind::Checkpoints)))
 }
 
 /// Beside the folder, so that a file can be moved into it in one step.

@@ -98,16 +98,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let going: Vec<Going> = found.into_iter().flatten().collect();
     let (objects, bytes) = total(&going);
     let with_something = || going.iter().filter(|going| !going.objects.is_empty());
-    let document = |done: bool| {
+    let tell_programs = |done: bool| {
+        if !context.is_machine_output() {
+            return;
+        }
         let row = |going: &Going| json!({ "job": going.dir.job(), "ended": going.ended, "objects": going.objects.len(), "bytes": size(going) });
         let rows: Vec<Value> = with_something().map(row).collect();
-        let document = json!({ "jobs": rows, "left_out": left_out, "kinds": wanted.kinds, "objects": objects, "bytes": bytes, "done": done });
-        if context.is_machine_output() {
-            context.printer.json(&document);
-        }
+        context.printer.json(&json!({ "jobs": rows, "left_out": left_out, "kinds": wanted.kinds, "objects": objects, "bytes": bytes, "done": done }));
     };
     if objects == 0 {
-        document(!args.dry_run);
+        tell_programs(!args.dry_run);
         context.printer.note("there is nothing to delete");
         return Ok(ExitCode::SUCCESS);
     }
@@ -119,7 +119,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         some => context.printer.note(format!("`lamp start` goes on with {} of these no more, once this is gone", counted(some, "job"))),
     }
     if args.dry_run {
-        document(false);
+        tell_programs(false);
         context.printer.note(NOTHING);
         return Ok(ExitCode::SUCCESS);
     }
@@ -129,7 +129,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     confirm(context, &question, args.yes, NOTHING)?;
     mean(context, &store, &wanted, &going).await?;
     delete(context, &going, objects).await?;
-    document(true);
+    tell_programs(true);
     context.printer.note(format!("deleted {}, {} of {of}", counted(objects, "object"), show_bytes(bytes)));
     if !store.is_folder() {
         context.printer.note("a bucket of `lamp init aws` keeps what was deleted for 30 days more, and bills for it");

@@ -3,21 +3,21 @@
 use serde_json::{Value, json};
 
 use super::status::local_time;
-use super::{ExitCode, Fault, job_root};
+use super::{Context, ExitCode, Fault, job_root};
 use crate::job::{Discarded, StoredKind};
 use crate::jobdir::JobDir;
 use crate::policy::discard::is_gone_on_from;
 
-/// What a verb says where what it looks for was discarded; `None`: it was not, as far as anybody knows.
-pub async fn what_was_discarded(dir: &JobDir, kind: StoredKind) -> Option<String> {
-    let gone = dir.discarded().await.ok().flatten().filter(|gone| gone.kinds.contains(&kind))?;
-    Some(sentence(&gone, kind))
+/// What a verb looks for was discarded, and it says so: what is left may be a part. `None`: it was not, as far as anybody knows.
+pub async fn told(context: &Context, dir: &JobDir, kind: StoredKind) -> Option<Discarded> {
+    let gone = dir.discarded_of(kind).await.ok().flatten()?;
+    context.printer.warn(format!("{}: {}", dir.job(), sentence(&gone, kind)));
+    Some(gone)
 }
 
 /// The same for programs.
-pub async fn when_discarded(dir: &JobDir, kind: StoredKind) -> Option<Value> {
-    let gone = dir.discarded().await.ok().flatten().filter(|gone| gone.kinds.contains(&kind))?;
-    Some(json!({ "at": gone.at, "by": gone.by }))
+pub fn for_programs(gone: Option<&Discarded>) -> Value {
+    gone.map_or(Value::Null, |gone| json!({ "at": gone.at, "by": gone.by }))
 }
 
 fn sentence(gone: &Discarded, kind: StoredKind) -> String {
@@ -31,8 +31,8 @@ fn sentence(gone: &Discarded, kind: StoredKind) -> String {
 /// What the job would go on from was discarded.
 pub async fn refuse_start(dir: &JobDir, from: Option<&JobDir>, kind: StoredKind) -> Result<(), Fault> {
     for source in [Some(dir), from.filter(|_| kind == StoredKind::Checkpoints)].into_iter().flatten() {
-        let gone = source.discarded().await.map_err(|error| job_root::record_fault(&error))?;
-        let Some(gone) = gone.filter(|gone| gone.kinds.contains(&kind)) else { continue };
+        let gone = source.discarded_of(kind).await.map_err(|error| job_root::record_fault(&error))?;
+        let Some(gone) = gone else { continue };
         let whose = if source.job() == dir.job() { String::new() } else { format!("it goes on from `{}`, and ", source.job()) };
         return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` cannot go on: {whose}{}", dir.job(), sentence(&gone, kind)))
             .meaning("nothing was started, and nothing bills")
@@ -48,9 +48,8 @@ pub async fn is_stranded(dir: &JobDir) -> bool {
     dir.discarded().await.is_ok_and(|gone| gone.is_some_and(|gone| is_gone_on_from(&gone.kinds)))
 }
 
-/// For the end of a receipt; `None`: all is there that it stored.
-pub async fn line_of_receipt(dir: &JobDir) -> Option<String> {
-    let gone = dir.discarded().await.ok().flatten()?;
+/// For the end of a receipt.
+pub fn line_of_receipt(gone: &Discarded) -> String {
     let kinds: Vec<&str> = gone.kinds.iter().map(|kind| kind.word()).collect();
-    Some(format!("discarded at {} by {}: {}", local_time(gone.at), gone.by, kinds.join(", ")))
+    format!("discarded at {} by {}: {}", local_time(gone.at), gone.by, kinds.join(", "))
 }

@@ -12,8 +12,10 @@ use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
 use crate::instance::OWNER_TAG;
 use crate::job::{JobId, Receipt, Spec};
-use crate::jobdir::{self, JobDir, JobDirError, RecordError};
+use crate::jobdir::{self, JobDir, JobDirError};
 use crate::wire::{self, AwsSettings, Store, Workstation};
+
+pub use super::root_fault::{record_fault, wish_fault};
 
 /// What to type where there is no job yet.
 pub const FIRST_JOB: &str = "`lamp init` writes a job file for the script that is here, `lamp run` runs it; --job-root names another place";
@@ -79,45 +81,6 @@ fn aws_settings(context: &Context) -> AwsSettings {
     }
 }
 
-/// What an unreadable record or a silent store means for a verb.
-pub fn record_fault(error: &JobDirError) -> Fault {
-    match error {
-        JobDirError::Record(RecordError::Newer { .. }) => {
-            Fault::from_error(ExitCode::REFUSED, error).meaning("it was not touched").hint("a newer `lamp` wrote it; update this one")
-        }
-        JobDirError::Record(_) | JobDirError::Taken { .. } => Fault::from_error(ExitCode::INTERNAL, error),
-        JobDirError::Store(_) => Fault::from_error(ExitCode::UNREACHABLE, error)
-            .meaning("nothing was changed; what runs goes on, and its machine puts itself out when it is done")
-            .or_hint(way_there(&wire::causes(error))),
-        JobDirError::Unsure(_) => Fault::from_error(ExitCode::UNREACHABLE, error).meaning(UNSURE).or_hint(way_there(&wire::causes(error))),
-    }
-}
-
-/// What it means that nobody has answered a write.
-const UNSURE: &str = "whether it was written is not known";
-
-/// What it means for a wish that it could not be left.
-pub fn wish_fault(error: &JobDirError, job: &JobId) -> Fault {
-    match error {
-        JobDirError::Unsure(_) => record_fault(error)
-            .meaning(format!("{UNSURE}: if it was, it is carried out, and to ask again asks twice"))
-            .hint(format!("`lamp status {job}` shows how it stands, `lamp explain {job}` what was asked of it")),
-        _ => record_fault(error),
-    }
-}
-
-/// What to look at where a job root does not answer. Of a bucket in another region S3 says only that it is elsewhere.
-fn way_there(causes: &[String]) -> &'static str {
-    let is_elsewhere = |cause: &String| cause.contains("PermanentRedirect") || cause.contains("Received redirect without LOCATION");
-    if causes.iter().any(is_elsewhere) {
-        "the bucket is in another region: AWS_REGION says which, or the first of `[aws] regions` in the configuration"
-    } else if causes.iter().any(|cause| cause.contains("NoSuchBucket")) {
-        "there is no such bucket: `lamp init aws` makes one; else `job_root` in the configuration, LAMP_JOB_ROOT or --job-root says where the jobs are"
-    } else {
-        "`lamp doctor` looks at the way there"
-    }
-}
-
 /// The job that the user means: its id, the beginning of one, its name (then the newest of that name), or, without a
 /// word, the newest of all.
 ///
@@ -145,12 +108,12 @@ fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
 pub async fn find_only(store: &Store, text: &str) -> Result<JobDir, Fault> {
     refuse_blank(Some(text))?;
     let jobs = listed(store).await?;
-    let is_id = jobs.iter().any(|job| job.as_str() == text);
-    match if is_id { Vec::new() } else { named(store, &jobs, text).await }.as_slice() {
+    match by_name(store, &jobs, text).await.as_slice() {
         [] | [_] => find_among(store, &jobs, Some(text)).await,
-        several => Err(Fault::new(ExitCode::NOT_FOUND, format!("{} jobs have the name `{text}`", several.len()))
-            .meaning("nothing was changed")
-            .hint(say_which(several.iter().map(JobId::as_str)))),
+        several => {
+            let what = format!("have the name `{text}`");
+            Err(say_which(ExitCode::NOT_FOUND, &what, several.iter()).meaning("nothing was changed"))
+        }
     }
 }
 
@@ -173,8 +136,7 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
     match begin_so.as_slice() {
         [job] => Ok(dir(job)),
         [] => Err(not_found(store, text, jobs)),
-        several => Err(Fault::new(ExitCode::NOT_FOUND, format!("{} jobs begin with `{text}`", several.len()))
-            .hint(say_which(several.iter().map(|job| job.as_str())))),
+        several => Err(say_which(ExitCode::NOT_FOUND, &format!("begin with `{text}`"), several.iter().copied())),
     }
 }
 
@@ -183,7 +145,7 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
 /// # Errors
 /// When the job root does not answer.
 pub async fn newest_named(store: &Store, names: &[&str]) -> Result<Option<JobDir>, Fault> {
-    let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
+    let jobs = listed(store).await?;
     let mut meant = Vec::new();
     for name in names {
         meant.extend(named(store, &jobs, name).await);
@@ -208,6 +170,11 @@ async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
         spec.ok().flatten().is_some_and(|spec| spec.spec.name == name).then_some(job)
     });
     read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
+}
+
+/// Jobs of this name, where it is no job's id: an id means that job and no other.
+async fn by_name(store: &Store, jobs: &[JobId], text: &str) -> Vec<JobId> {
+    if jobs.iter().any(|job| job.as_str() == text) { Vec::new() } else { named(store, jobs, text).await }
 }
 
 /// Jobs of this name that have not ended, as far as their records can be read.
@@ -278,18 +245,15 @@ pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir,
     refuse_blank(text)?;
     let jobs = listed(store).await?;
     let meant = match text {
-        Some(text) if jobs.iter().any(|job| job.as_str() == text) => Vec::new(),
-        Some(text) => named(store, &jobs, text).await,
+        Some(text) => by_name(store, &jobs, text).await,
         None => jobs.clone(),
     };
     match without_receipt(store, meant).await.as_slice() {
         [] => find_among(store, &jobs, text).await,
         [only] => Ok(JobDir::new(Arc::clone(store), only.clone())),
         several => {
-            let of = text.map(|name| format!(" of the name `{name}`")).unwrap_or_default();
-            Err(Fault::new(ExitCode::REFUSED, format!("{} jobs{of} are under way", several.len()))
-                .meaning("nothing was changed")
-                .hint(say_which(several.iter().map(JobId::as_str))))
+            let what = text.map_or_else(|| "are under way".to_owned(), |name| format!("of the name `{name}` are under way"));
+            Err(say_which(ExitCode::REFUSED, &what, several.iter()).meaning("nothing was changed"))
         }
     }
 }
@@ -349,11 +313,13 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
 /// So many names are read at a glance.
 const NAMED: usize = 12;
 
-fn say_which<'a>(jobs: impl ExactSizeIterator<Item = &'a str>) -> String {
+/// So many jobs are meant by a word that should mean one.
+fn say_which<'a>(code: ExitCode, what: &str, jobs: impl ExactSizeIterator<Item = &'a JobId>) -> Fault {
+    let fault = Fault::new(code, format!("{} jobs {what}", jobs.len()));
     let more = jobs.len().saturating_sub(NAMED);
-    let names: Vec<&str> = jobs.take(NAMED).collect();
+    let names: Vec<&str> = jobs.take(NAMED).map(JobId::as_str).collect();
     let more = if more == 0 { String::new() } else { format!(" and {more} more; `lamp status` lists all") };
-    format!("say which: {}{more}", names.join(", "))
+    fault.hint(format!("say which: {}{more}", names.join(", ")))
 }
 
 fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
@@ -383,17 +349,4 @@ async fn newest(store: &Store, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {
         newest = newest.max(Some((spec.created, job.clone())));
     }
     Ok(newest.map(|(_, job)| job))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_of_another_region_is_not_taken_for_a_line_that_is_down() {
-        let bare = "Received redirect without LOCATION, this normally indicates an incorrectly configured region";
-        let causes = ["cannot list `jobs`".to_owned(), format!("Generic S3 error: Error performing list request: {bare}")];
-        assert!(way_there(&causes).contains("AWS_REGION"));
-        assert!(way_there(&causes[..1]).contains("`lamp doctor`"));
-    }
 }

@@ -4,10 +4,9 @@ use clap::Args as ClapArgs;
 
 use super::alone::AloneRun;
 use super::attach::{Attached, look_every};
-use super::discarded::{what_was_discarded, when_discarded};
 use super::log_tail::LogTail;
 use super::patience::{never_silent, of_root};
-use super::{Context, ExitCode, Fault, Format, job_root, run};
+use super::{Context, ExitCode, Fault, Format, discarded, job_root, run};
 use crate::job::{AttemptNo, StoredKind};
 use crate::jobdir::{JobDir, JobDirError};
 
@@ -45,7 +44,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     // From then on, silence is the log's own.
     let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
-    tell_discarded(context, &dir).await;
+    discarded::told(context, &dir, StoredKind::Logs).await;
     if alone.is_some() {
         return follow_alone(context, &dir).await.map_err(fault);
     }
@@ -54,19 +53,12 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is left of a log that was discarded has holes.
-async fn tell_discarded(context: &Context, dir: &JobDir) {
-    if let Some(gone) = what_was_discarded(dir, StoredKind::Logs).await {
-        context.printer.warn(format!("{}: {gone}", dir.job()));
-    }
-}
-
 async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let fault = |error: JobDirError| job_root::record_fault(&error);
-    tell_discarded(context, &dir).await;
-    let attempts = dir.attempts().await.map_err(fault)?;
+    let (attempts, gone) = tokio::join!(dir.attempts(), discarded::told(context, &dir, StoredKind::Logs));
+    let attempts = attempts.map_err(fault)?;
     let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
         Some(one) if attempts.contains(&one) => vec![one],
         Some(one) => {
@@ -87,17 +79,14 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
                 pieces.push(as_object(attempt, &bytes));
             }
         }
-        context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces, "discarded": when_discarded(&dir, StoredKind::Logs).await }));
+        context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces, "discarded": discarded::for_programs(gone.as_ref()) }));
         return Ok(ExitCode::SUCCESS);
     }
     let mut is_empty = true;
     for attempt in chosen {
         is_empty &= !print(context, &dir, attempt).await.map_err(fault)?;
     }
-    if is_empty {
-        if what_was_discarded(&dir, StoredKind::Logs).await.is_some() {
-            return Ok(ExitCode::SUCCESS);
-        }
+    if is_empty && gone.is_none() {
         let has_ended = dir.receipt().await.map_err(fault)?.is_some();
         context.printer.note(format!("{} {}", dir.job(), if has_ended { "has printed nothing" } else { "has printed nothing yet" }));
     }

@@ -16,7 +16,7 @@
 //! | `daemon`, `sweep` (`stray` is the part of it that a person asks for by a machine's id), `doctor`, `iam`, `init_aws`, `uninit` (`setup_steps` is both's), `sweeper` | verbs of the workstation and of the account |
 //! | `completions`, `schema` | verbs about the program itself |
 //! | `NAME_*` | a part of the verb before the underscore: `apply_cost`, `explain_words`, `plan_text`, `price_table` |
-//! | `args`, `flags`, `until`, `workdir`, `submission`, `job_root`, `context` | shared by verbs: from the command line to a job |
+//! | `args`, `flags`, `until`, `workdir`, `submission`, `job_root`, `root_fault`, `context` | shared by verbs: from the command line to a job |
 //! | `attach`, `live`, `log_tail`, `signals`, `patience`, `confirm`, `fetch` | shared by verbs: beside a job that runs, and questions to the user |
 //! | `caps`, `cadence`, `forecast`, `most`, `reach`, `ready`, `proven`, `prove` (`prove_sweeper` is a part of it), `purchase`, `region`, `nothing_fits`, `kept`, `discarded`, `rehearsal` | shared by verbs: what a job can cost, needs or keeps |
 //! | `within` | shared by verbs that leave a job alone: from within a workload they cannot |
@@ -96,6 +96,7 @@ mod rehearsal_missing;
 mod rehearse;
 mod replay;
 mod replay_market;
+mod root_fault;
 mod run;
 mod schedules;
 mod schema;

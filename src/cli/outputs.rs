@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::discarded::{what_was_discarded, when_discarded};
 use super::fetch::{self, Output, OutputState};
 use super::status::local_time;
 use super::summary::Summary;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, job_root, render_table, signals};
+use super::{Context, ExitCode, Fault, discarded, job_root, render_table, signals};
 use crate::config;
-use crate::job::StoredKind;
+use crate::job::{Discarded, StoredKind};
 use crate::jobdir::{JobDir, layout};
 use crate::wire::show_bytes;
 
@@ -64,21 +63,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<ExitCode, Fault> {
-    let listed = fetch::list(context, dir).await?;
-    let discarded = what_was_discarded(dir, StoredKind::Outputs).await;
-    if let Some(gone) = &discarded {
-        context.printer.warn(format!("{}: {gone}", dir.job()));
-    }
-    if listed.is_empty() && discarded.is_some() && !context.is_machine_output() {
+    let (listed, gone) = tokio::join!(fetch::list(context, dir), discarded::told(context, dir, StoredKind::Outputs));
+    let listed = listed?;
+    if listed.is_empty() && gone.is_some() && !context.is_machine_output() {
         return Ok(ExitCode::SUCCESS);
     }
     if args.list || listed.is_empty() {
-        show_list(context, dir, &listed).await?;
+        show_list(context, dir, &listed, gone.as_ref()).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let home = bring(context, dir, listed, args.to.as_deref(), args.force).await?;
     if context.is_machine_output() {
-        context.printer.json(&document(dir, Some(&home.folder), &home.files).await);
+        context.printer.json(&document(dir, Some(&home.folder), &home.files, gone.as_ref()));
     } else {
         let here = |output: &&Output| matches!(output.state, OutputState::Fetched | OutputState::AlreadyThere);
         for output in home.files.iter().filter(here) {
@@ -159,14 +155,14 @@ impl Home {
     }
 }
 
-async fn document(dir: &JobDir, folder: Option<&Path>, files: &[Output]) -> serde_json::Value {
+fn document(dir: &JobDir, folder: Option<&Path>, files: &[Output], gone: Option<&Discarded>) -> serde_json::Value {
     let url = format!("{}/{}", dir.store().url(), layout::outputs(dir.job()));
-    json!({ "job": dir.job(), "url": url, "folder": folder, "files": files, "discarded": when_discarded(dir, StoredKind::Outputs).await })
+    json!({ "job": dir.job(), "url": url, "folder": folder, "files": files, "discarded": discarded::for_programs(gone) })
 }
 
-async fn show_list(context: &Context, dir: &JobDir, listed: &[Output]) -> Result<(), Fault> {
+async fn show_list(context: &Context, dir: &JobDir, listed: &[Output], gone: Option<&Discarded>) -> Result<(), Fault> {
     if context.is_machine_output() {
-        context.printer.json(&document(dir, None, listed).await);
+        context.printer.json(&document(dir, None, listed, gone));
         return Ok(());
     }
     if listed.is_empty() {
@@ -201,9 +197,6 @@ async fn why_none(context: &Context, dir: &JobDir) -> Result<Option<String>, Fau
 
 /// For the end of a receipt; `None`: nothing was kept, or nobody knows.
 pub async fn line_of_receipt(dir: &JobDir) -> Option<String> {
-    if what_was_discarded(dir, StoredKind::Outputs).await.is_some() {
-        return None;
-    }
     let kept = dir.store().list(&layout::outputs(dir.job())).await.ok().filter(|kept| !kept.is_empty())?;
     let bytes = kept.iter().map(|object| object.bytes).sum();
     Some(format!("outputs: {}, {}; `lamp outputs {}` fetches them", counted(kept.len() as u64, "file"), show_bytes(bytes), dir.job()))

@@ -10,7 +10,7 @@ use super::summary::Summary;
 use super::wrap::wrap;
 use super::{Context, ExitCode, Fault, Give, Stream, discarded, job_root, kept, outputs, render_table_within, run};
 use crate::controller::Ticked;
-use crate::job::{JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
+use crate::job::{JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
 use crate::market::Span;
 use crate::wire::Store;
@@ -89,11 +89,13 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
         let said = "  a trial of `lamp doctor --prove`: its machine gets no agent, so that no work is done; `lamp doctor` says what was proven";
         context.printer.prose(4, said);
     }
-    if let Some(outputs) = outputs::line_of_receipt(dir).await {
+    let gone = dir.discarded().await.ok().flatten();
+    let has_outputs = gone.as_ref().is_none_or(|gone| !gone.kinds.contains(&StoredKind::Outputs));
+    if has_outputs && let Some(outputs) = outputs::line_of_receipt(dir).await {
         context.printer.line(format!("  {outputs}"));
     }
-    if let Some(gone) = discarded::line_of_receipt(dir).await {
-        context.printer.line(format!("  {gone}"));
+    if let Some(gone) = &gone {
+        context.printer.line(format!("  {}", discarded::line_of_receipt(gone)));
     }
     if kept::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {
         context.printer.hint(kept::hint(dir.job().as_str()));

@@ -54,6 +54,14 @@ impl JobDir {
         Ok(record.filter(|gone| !gone.kinds.is_empty()))
     }
 
+    /// The same, where this kind of it was.
+    ///
+    /// # Errors
+    /// As [`JobDir::discarded`].
+    pub async fn discarded_of(&self, kind: StoredKind) -> Result<Option<Discarded>, JobDirError> {
+        Ok(self.discarded().await?.filter(|gone| gone.kinds.contains(&kind)))
+    }
+
     /// The intent, with what was discarded before. Gives what stood there, for whoever takes it back.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use lamplighter::adapters::objects;
@@ -162,16 +162,22 @@ async fn one_whose_parts_had_all_arrived_is_begun_anew() {
     given_up_after(3).await;
 }
 
+/// A file whose upload died after the first of its parts, and where it is remembered how far it came.
+async fn begun(server: &FalseBucket, folder: &tempfile::TempDir, name: &str) -> (PathBuf, PathBuf) {
+    let (source, uploads) = (folder.path().join(name), folder.path().join("uploads"));
+    std::fs::write(&source, vec![7; PART * 2 + 5]).unwrap();
+    server.bucket.lock().unwrap().broken_from = Some(2);
+    server.store(&uploads).put_file(name, &source).await.unwrap_err();
+    server.bucket.lock().unwrap().broken_from = None;
+    (source, uploads)
+}
+
 /// Two that send one file at once, each in its own process: the second remembers nothing, and does not end the first one's upload.
 #[tokio::test]
 async fn an_upload_that_another_process_is_at_is_left_to_it() {
     let server = FalseBucket::start();
     let folder = tempfile::tempdir().unwrap();
-    let (source, uploads) = (folder.path().join("lamp-agent"), folder.path().join("uploads"));
-    std::fs::write(&source, vec![7; PART * 2 + 5]).unwrap();
-    server.bucket.lock().unwrap().broken_from = Some(2);
-    server.store(&uploads).put_file("lamp-agent", &source).await.unwrap_err();
-    server.bucket.lock().unwrap().broken_from = None;
+    let (source, uploads) = begun(&server, &folder, "lamp-agent").await;
 
     let record = std::fs::read_dir(&uploads).unwrap().next().expect("how far it is is remembered").unwrap().path();
     let first = std::fs::OpenOptions::new().append(true).open(&record).unwrap();
@@ -192,11 +198,7 @@ async fn an_upload_that_another_process_is_at_is_left_to_it() {
 async fn a_lock_that_is_let_go_within_moments_is_no_other_process_at_work() {
     let server = FalseBucket::start();
     let folder = tempfile::tempdir().unwrap();
-    let (source, uploads) = (folder.path().join("model.pt"), folder.path().join("uploads"));
-    std::fs::write(&source, vec![7; PART * 2 + 5]).unwrap();
-    server.bucket.lock().unwrap().broken_from = Some(2);
-    server.store(&uploads).put_file("model.pt", &source).await.unwrap_err();
-    server.bucket.lock().unwrap().broken_from = None;
+    let (source, uploads) = begun(&server, &folder, "model.pt").await;
     let record = std::fs::read_dir(&uploads).unwrap().next().expect("how far it is is remembered").unwrap().path();
     let held = std::fs::OpenOptions::new().append(true).open(&record).unwrap();
     held.try_lock().unwrap();

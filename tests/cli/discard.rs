@@ -37,6 +37,12 @@ fn add(sandbox: &Sandbox, job: &str, change: impl Fn(&mut Value, &mut Value)) {
     }
 }
 
+/// It began from a checkpoint of that one.
+fn goes_on_from(spec: &mut Value, job: &str) {
+    let saved = record("receipt.json")["attempts"][0]["resumed_from"].clone();
+    spec["continues"] = json!({ "job": job, "checkpoint": { "job": job, "checkpoint": saved }, "machine": null });
+}
+
 const STORED: [(&str, usize); 7] = [
     ("checkpoints/0001/manifest.json", 1),
     ("checkpoints/0001/files/a/model.pt", 3000),
@@ -135,8 +141,7 @@ fn what_is_still_needed_stays_and_is_said() {
     add(&sandbox, "next-222222", |spec, receipt| {
         stopped(receipt);
         receipt["ended"] = jiff::Timestamp::now().to_string().into();
-        let saved = record("receipt.json")["attempts"][0]["resumed_from"].clone();
-        spec["continues"] = json!({ "job": "first-222222", "checkpoint": { "job": "first-222222", "checkpoint": saved }, "machine": null });
+        goes_on_from(spec, "first-222222");
     });
     add(&sandbox, "open-222222", |_, receipt| *receipt = Value::Null);
     add(&sandbox, "bobs-222222", |spec, _| spec["owner"] = "bob".into());
@@ -215,8 +220,7 @@ fn a_job_that_has_stored_nothing_does_not_begin_from_nothing() {
     add(&sandbox, "first-222222", |_, receipt| stopped(receipt));
     add(&sandbox, "next-222222", |spec, receipt| {
         stopped(receipt);
-        let saved = record("receipt.json")["attempts"][0]["resumed_from"].clone();
-        spec["continues"] = json!({ "job": "first-222222", "checkpoint": { "job": "first-222222", "checkpoint": saved }, "machine": null });
+        goes_on_from(spec, "first-222222");
     });
     for (path, _) in STORED {
         std::fs::remove_file(sandbox.path().join(ROOT).join("next-222222").join(path)).expect("it was written");
