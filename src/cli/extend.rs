@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::confirm::confirm;
 use super::status::local_time;
-use super::stop::let_it_be_driven;
+use super::stop_ask::let_it_be_driven;
 use super::summary::Summary;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Dollars, FallbackCostWord};

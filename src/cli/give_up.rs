@@ -2,7 +2,7 @@
 //!
 //! What must never live here: whose machine it is (`controller::give_up` reads that).
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::confirm::confirm;
 use super::{Context, ExitCode, Fault, job_root, kept, run};
@@ -13,6 +13,8 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Cloud, Usd};
 use crate::wire::{Store, Workstation};
 
+/// What became of it, and the same for programs.
+///
 /// # Errors
 /// Nothing is kept, the wish is to stop, nobody said yes, or the cloud does not answer.
 pub async fn run(
@@ -22,7 +24,7 @@ pub async fn run(
     dir: &JobDir,
     ended: &Receipt,
     word: (Wish, bool),
-) -> Result<ExitCode, Fault> {
+) -> Result<(ExitCode, Value), Fault> {
     let (wish, yes) = word;
     let controller = run::controller(workstation, store)?;
     let fault = |error| job_root::record_fault(&error);
@@ -60,16 +62,14 @@ pub async fn run(
             .meaning(format!("{machine} may be there still, and its disk bills"))
             .hint(format!("`lamp cancel {}` tries again", dir.job()))
     })?;
-    if context.is_machine_output() {
-        context.printer.json(&json!({
-            "job": dir.job(), "wish": wish, "instance": machine.id, "region": machine.region, "gone": gave_up.is_gone,
-            "usd_per_month": cost, "left": gave_up.left, "left_unasked": gave_up.left_unasked,
-        }));
-    }
+    let document = json!({
+        "job": dir.job(), "wish": wish, "instance": machine.id, "region": machine.region, "gone": gave_up.is_gone,
+        "usd_per_month": cost, "left": gave_up.left, "left_unasked": gave_up.left_unasked,
+    });
     if !gave_up.is_gone {
         context.printer.warn(format!("{machine} was asked to end, and the cloud does not show yet that it is gone"));
         context.printer.hint(format!("`lamp cancel {}` looks again", dir.job()));
-        return Ok(ExitCode::UNREACHABLE);
+        return Ok((ExitCode::UNREACHABLE, document));
     }
     let saved = if cost > Usd::ZERO { format!("; {cost} a month less") } else { String::new() };
     context.printer.note(format!("{machine} is gone, with its disk{saved}"));
@@ -85,7 +85,7 @@ pub async fn run(
     for region in &gave_up.left_unasked {
         context.printer.warn(format!("what it left in {region} is not known; `lamp sweep` looks again"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok((ExitCode::SUCCESS, document))
 }
 
 fn what_it_is(view: &InstanceView, ended: &Receipt) -> String {

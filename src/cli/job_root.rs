@@ -185,6 +185,15 @@ pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
     Ok(without_receipt(store, named(store, &listed(store).await?, name).await).await)
 }
 
+/// All jobs that can be read and have not ended.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn all_under_way(store: &Store) -> Result<Vec<JobDir>, Fault> {
+    let open = without_receipt(store, listed(store).await?).await;
+    Ok(open.into_iter().map(|job| JobDir::new(Arc::clone(store), job)).collect())
+}
+
 /// All jobs but those that have certainly ended: one that this version cannot read may be open.
 ///
 /// # Errors

@@ -112,6 +112,7 @@ mod ssh;
 mod start;
 mod status;
 mod stop;
+mod stop_ask;
 mod stray;
 mod submission;
 mod summary;

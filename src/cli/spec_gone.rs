@@ -6,7 +6,7 @@
 //! Where its agent is silent, a person ends its machine by name (`stray`).
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::confirm::confirm;
 use super::status::local_time;
@@ -76,7 +76,7 @@ impl SpecGone {
 ///
 /// # Errors
 /// Its attempt is over, nobody said yes to the end of another owner's machine, or the job root does not answer.
-pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool, bool)) -> Result<Option<ExitCode>, Fault> {
+pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool, bool)) -> Result<Option<(ExitCode, Value)>, Fault> {
     let fault = |error| job_root::record_fault(&error);
     if !matches!(dir.spec().await, Ok(None)) {
         return Ok(None);
@@ -96,14 +96,12 @@ pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool
         Some(request) => request,
         None => dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?,
     };
-    if context.is_machine_output() {
-        context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish }));
-    }
     context.printer.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
     context.printer.note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
     context
         .printer
         .hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
     // Nobody settles it, so that nobody can say when its machine was gone.
-    Ok(Some(if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS }))
+    let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
+    Ok(Some((code, json!({ "job": dir.job(), "request": request.number, "wish": wish }))))
 }

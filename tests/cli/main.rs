@@ -74,6 +74,7 @@ mod skipped;
 mod slips;
 mod ssh;
 mod start;
+mod stop_several;
 mod stray;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]

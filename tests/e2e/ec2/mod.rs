@@ -39,3 +39,5 @@ mod stories;
 mod story;
 #[cfg(feature = "aws")]
 mod waiting;
+#[cfg(feature = "aws")]
+mod wishes;

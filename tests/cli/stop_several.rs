@@ -1,0 +1,84 @@
+//! `lamp stop` and `lamp cancel` of several jobs at once, and of all.
+
+use serde_json::Value;
+
+use super::place::{Place, end};
+
+const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
+
+fn begin(place: &Place, names: &[&str]) -> Vec<String> {
+    for name in names {
+        assert_eq!(place.0.lamp(&["run", "-d", "--name", name, "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    }
+    names.iter().map(|name| place.until(name, "running")["job"].as_str().expect("a job").to_owned()).collect()
+}
+
+/// A word that means nothing keeps nothing else running: that bills.
+#[test]
+fn several_jobs_are_ended_by_one_word_and_one_that_is_not_there_keeps_none_of_them() {
+    let place = Place::new(WAITS);
+    let jobs = begin(&place, &["one", "two", "three"]);
+    let asked = place.0.lamp(&["stop", "one", "nobody", &jobs[1], "one"]);
+    assert!(asked.code == 101 && asked.err.contains("no job `nobody`"), "{asked:?}");
+    for job in &jobs[..2] {
+        assert_eq!(asked.err.matches(&format!("asked {job} to stop; ")).count(), 1, "each once: {asked:?}");
+    }
+    for name in ["one", "two"] {
+        place.until(name, "stopped");
+    }
+    assert!(place.status("three")["end_asked"].is_null());
+    // Programs are told of each, and of what went wrong, too.
+    let mixed = place.0.lamp(&["cancel", "one", "three", "nobody", "-o", "json"]);
+    assert_eq!(mixed.code, 102, "{mixed:?}");
+    let out: Value = serde_json::from_str(&mixed.out).expect("a document");
+    assert_eq!(out["jobs"].as_array().expect("jobs").len(), 1, "{out}");
+    assert_eq!((&out["jobs"][0]["job"], &out["jobs"][0]["wish"]), (&jobs[2].clone().into(), &"cancel".into()));
+    let err: Value = serde_json::from_str(mixed.err.lines().last().expect("a fault")).expect("an object");
+    assert!(err["error"]["what"].as_str().is_some_and(|what| what.contains(&jobs[0]) && what.contains("has ended")), "{err}");
+    assert!(err["error"]["others"][0]["what"].as_str().is_some_and(|what| what.contains("no job `nobody`")), "{err}");
+    place.until("three", "cancelled");
+    place.nothing_is_left();
+}
+
+#[test]
+fn several_jobs_are_waited_for_and_their_receipts_are_shown() {
+    let place = Place::new(WAITS);
+    let jobs = begin(&place, &["one", "two"]);
+    let (code, document) = place.0.json(&["stop", "--wait", "one", "two", "-o", "json"]);
+    assert_eq!(code, 0, "{document}");
+    let ended = document["jobs"].as_array().expect("receipts");
+    let said: Vec<(&str, &str)> =
+        ended.iter().map(|receipt| (receipt["job"].as_str().expect("a job"), receipt["outcome"].as_str().expect("an end"))).collect();
+    assert_eq!(said, [(jobs[0].as_str(), "stopped"), (&jobs[1], "stopped")]);
+    place.nothing_is_left();
+}
+
+/// Nobody's job but one's own, and none unasked.
+#[test]
+fn all_jobs_of_ones_own_are_ended_after_a_question_and_nobody_elses() {
+    let place = Place::new(WAITS);
+    let none = place.0.lamp(&["stop", "--all", "--yes"]);
+    assert!(none.code == 101, "{none:?}");
+    let jobs = begin(&place, &["one", "two"]);
+    let mut theirs = place.0.command(&["run", "-d", "--name", "theirs", "--idle", "off", "--", "sh", "job.sh"]);
+    assert_eq!(place.0.end(theirs.env("LAMP_OWNER", "somebody-else")).code, 0);
+    place.until("theirs", "running");
+    let unasked = place.0.lamp(&["cancel", "--all"]);
+    assert!(unasked.code == 102 && unasked.err.contains("nobody was there to ask"), "{unasked:?}");
+    assert!(jobs.iter().all(|job| unasked.err.contains(job)) && unasked.err.contains("one of another owner is left alone"), "{unasked:?}");
+    assert!(unasked.err.contains("2 jobs are under way") && unasked.err.contains("nothing was asked of any of them"), "{unasked:?}");
+    let with_a_name = place.0.lamp(&["cancel", "--all", "one", "--yes"]);
+    assert_eq!(with_a_name.code, 2, "who names a job does not mean all: {with_a_name:?}");
+    assert!(["one", "two", "theirs"].iter().all(|name| place.status(name)["end_asked"].is_null()));
+    let (code, document) = place.0.json(&["cancel", "--all", "--yes", "-o", "json"]);
+    assert!(code == 0 && document["jobs"].as_array().is_some_and(|jobs| jobs.len() == 2), "{document}");
+    for name in ["one", "two"] {
+        place.until(name, "cancelled");
+    }
+    assert!(place.status("theirs")["end_asked"].is_null());
+    let waits = place.start(&["stop", "--wait", "--yes", "theirs"]);
+    assert_eq!(end(waits).0, 0);
+    let nothing = place.0.lamp(&["stop", "--all", "--yes"]);
+    assert!(nothing.code == 101 && nothing.err.contains("no job of yours is under way in "), "{nothing:?}");
+    place.nothing_is_left();
+}
