@@ -11,6 +11,7 @@ mod bucket;
 mod canary;
 mod clock;
 mod cloud_init;
+mod controller_unit;
 mod crashes;
 mod ec2;
 #[path = "../fake_nvml/support.rs"]
