@@ -24,6 +24,8 @@ use crate::ports::{Clock, CloudError};
 pub enum Class {
     /// Not to be had there: the next placement.
     Refused(Refusal),
+    /// No free address: another subnet of the zone may have one (`ec2_subnets`).
+    SubnetFull,
     /// The same call again, later.
     Throttled,
     /// It may have happened: the same call again, and look by its token.
@@ -74,8 +76,7 @@ const TABLE: &[(&[&str], Class)] = &[
         ],
         Class::Refused(Refusal::Capacity),
     ),
-    // Another zone has another subnet.
-    (&["InsufficientFreeAddressesInSubnet"], Class::Refused(Refusal::Capacity)),
+    (&["InsufficientFreeAddressesInSubnet"], Class::SubnetFull),
     (&["SpotMaxPriceTooLow"], Class::Refused(Refusal::Price)),
     (
         &["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotFleetRequestCountExceeded"],
@@ -180,7 +181,7 @@ impl Trouble {
     }
 
     /// What is wrong and what to do about it.
-    fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         let text = &self.text;
         match (self.class, self.ahead) {
             (Class::Unproven | Class::Expired, Some(ahead)) => {
@@ -188,9 +189,10 @@ impl Trouble {
                 format!("the clock of this computer is {} min {way} AWS's, which refuses such signatures; set it ({text})", ahead.abs().as_mins())
             }
             (Class::Expired, None) => format!("the AWS session is over ({text})"),
+            // As it follows on "the role for spot machines is missing for".
             (Class::NoSpotRole, _) => format!(
-                "this account has not bought spot machines yet, and the role for it is missing; \
-                 run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once ({text})"
+                "this account, which has bought none yet: \
+                 `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`, once, makes `AWSServiceRoleForEC2Spot` ({text})"
             ),
             (Class::Account, _) => format!("AWS holds this account back; its console says what it wants ({text})"),
             // RunInstances has the same code for what an image or a type cannot.
@@ -210,6 +212,8 @@ impl From<Trouble> for CloudError {
         let cause = trouble.cause.take().unwrap_or_else(|| words.clone().into());
         match trouble.class {
             Class::Refused(refusal) => CloudError::NoCapacity { what: words, refusal },
+            Class::SubnetFull => CloudError::NoCapacity { what: words, refusal: Refusal::Addresses },
+            Class::NoSpotRole => CloudError::NoCapacity { what: words, refusal: Refusal::SpotRole },
             Class::Spent => CloudError::NoCapacity { what: words, refusal: Refusal::Spent },
             Class::Throttled => CloudError::Throttled,
             // Whether it happened, was not seen yet or changes just now: nothing is known before another look.
@@ -218,7 +222,7 @@ impl From<Trouble> for CloudError {
             // A person mends both, and then the same call is taken: nothing was refused for good.
             Class::Unproven | Class::Expired if trouble.ahead.is_some() => CloudError::Denied { act, cause: Box::new(wrong_clock(words)) },
             Class::Expired => CloudError::Denied { act, cause: Box::new(over(words)) },
-            Class::Unproven | Class::Denied | Class::NoSpotRole | Class::Account | Class::Protected => CloudError::Denied { act, cause },
+            Class::Unproven | Class::Denied | Class::Account | Class::Protected => CloudError::Denied { act, cause },
             Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => CloudError::Invalid { what: format!("cannot {act}: {words}") },
         }
     }
@@ -289,13 +293,13 @@ mod tests {
                     "InsufficientReservedInstanceCapacity",
                     "UnfulfillableCapacity",
                     "ReservationCapacityExceeded",
-                    "InsufficientFreeAddressesInSubnet",
                     "InsufficientVolumeCapacity",
                     "InsufficientCapacity",
                     "InsufficientAddressCapacity",
                 ],
                 "next: no capacity",
             ),
+            (&["InsufficientFreeAddressesInSubnet"], "next: no free address in the zone"),
             (&["SpotMaxPriceTooLow"], "next: the bid is below the price"),
             (&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"], "next: the quota is used up"),
             (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], "next: the limit of disks is reached"),
@@ -306,7 +310,7 @@ mod tests {
             (&["IdempotentInstanceTerminated"], "next: its machine has ended"),
             (&["AuthFailure", "SignatureDoesNotMatch", "RequestExpired"], "denied"),
             (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),
-            (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "denied"),
+            (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "next: the role for spot machines is missing"),
             (&["InvalidParameterValue", "InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidAMIID.Malformed"], "never"),
             (&["InvalidUserData.Malformed"], "never"),
             (&["PendingVerification"], "next: the account is still being verified for the region"),

@@ -23,6 +23,7 @@ use aws_sdk_ec2::types::{
 use super::aws_session::AwsSession;
 use super::ec2_describe;
 use super::ec2_errors::{Class, Trouble};
+use super::ec2_subnets;
 use super::system_clock::SystemClock;
 use crate::job::{LaunchRequest, Plan, Shutdown};
 use crate::market::{Market, UsdPerHour};
@@ -45,6 +46,7 @@ pub async fn launch(session: &AwsSession, plan: &Plan) -> Result<String, CloudEr
     match trouble.class {
         // Carried out or not, the token says; a machine that is not shown yet is found by the same call again.
         Class::Ambiguous | Class::Mismatch | Class::Spent => adopt(session, plan, trouble).await,
+        Class::SubnetFull => Err(CloudError::NoCapacity { refusal: ec2_subnets::full(session, plan).await, what: trouble.words() }),
         Class::ProfileUnknown if SystemClock.now().duration_since(plan.created) > PROFILE_KNOWN_WITHIN.try_into().expect("two minutes fit") => {
             let profile = plan.launch.as_ref().and_then(|launch| launch.profile.as_deref()).unwrap_or("none");
             Err(CloudError::Invalid { what: format!("{trouble}; the instance profile is `{profile}`, and `lamp init aws` makes one") })
@@ -63,6 +65,8 @@ pub async fn permitted(session: &AwsSession, plan: &Plan) -> Result<(), CloudErr
     let rehearsal = request(&client, plan)?.dry_run(true).set_client_token(None);
     match send(rehearsal).await {
         Err(trouble) if trouble.is(Class::WouldWork) => Ok(()),
+        // Nobody chooses another place here: it is a right that is missing.
+        Err(trouble) if trouble.is(Class::NoSpotRole) => Err(CloudError::Denied { act: ACT.to_owned(), cause: trouble.to_string().into() }),
         Err(trouble) => Err(trouble.into()),
         // EC2 never answers a dry run with a machine; what does is not EC2.
         Ok(_) => Ok(()),

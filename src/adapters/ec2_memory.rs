@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::ec2_image::Image;
-use super::ec2_prepare::{Group, Place};
+use super::ec2_prepare::Group;
+use super::ec2_subnets::Place;
 use super::system_clock::SystemClock;
 use crate::instance::MachineRef;
 use crate::job::ImageChoice;
@@ -82,6 +83,8 @@ pub struct Ec2Memory {
     pub residue: Remembered<String, String>,
     pub images: Remembered<(Region, ImageChoice, Arch), Image>,
     pub subnets: Remembered<Region, Vec<Place>>,
+    /// Subnets that had no free address for a launch, by their id.
+    pub full_subnets: Remembered<String, ()>,
     pub groups: Remembered<Region, Vec<Group>>,
     /// Regions that have the user's key pair.
     pub key_pairs: Remembered<Region, ()>,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ec2_image ─────┐
-//!   subnets ───────┼─ all at once, remembered for minutes ──> LaunchRequest
+//!   ec2_subnets ───┼─ all at once, remembered for minutes ──> LaunchRequest
 //!   security group ┤
 //!   key pair ──────┘
 //! ```
@@ -11,14 +11,15 @@
 
 use std::time::Duration;
 
-use aws_sdk_ec2::types::{SecurityGroup, Subnet};
+use aws_sdk_ec2::types::SecurityGroup;
 use futures::future::join_all;
 
 use super::aws_session::AwsSession;
 use super::ec2_describe::filter;
 use super::ec2_errors::meaning;
 use super::ec2_image::{self, Image};
-use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec};
+use super::ec2_subnets::{self, Place};
+use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Shutdown, Spec};
 use crate::market::{Arch, Market, Offer, Region};
 use crate::ports::CloudError;
 
@@ -37,7 +38,7 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
     let image = image?;
     image.fits(offer)?;
     let key_name = key?;
-    let subnet = subnet_of(session, &subnets?, offer)?;
+    let subnet = ec2_subnets::choose(session, &subnets?, offer)?;
     let group = group_of(session, &groups?, &subnet)?;
     if spec.machine.disk_gib < image.disk_gib_min {
         let (has, needs) = (spec.machine.disk_gib, image.disk_gib_min);
@@ -73,7 +74,12 @@ async fn ask(
     region: &Region,
     arch: Arch,
 ) -> (Result<Image, CloudError>, Result<Vec<Place>, CloudError>, Result<Vec<Group>, CloudError>, Result<Option<String>, CloudError>) {
-    tokio::join!(ec2_image::find(session, &machine.image, region, arch), subnets(session, region), groups(session, region), key_pair(session, region))
+    tokio::join!(
+        ec2_image::find(session, &machine.image, region, arch),
+        ec2_subnets::find(session, region),
+        groups(session, region),
+        key_pair(session, region)
+    )
 }
 
 /// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.
@@ -88,58 +94,6 @@ fn alarm(spec: &Spec) -> Option<AlarmRule> {
         AlarmRule::Heartbeat { .. } if !spec.watch.metrics => None,
         rule => Some(rule.beside(spec.limits.lease)),
     }
-}
-
-/// A subnet that machines may stand in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub id: String,
-    pub zone: String,
-    pub network: String,
-    pub free: i32,
-}
-
-/// The user's subnets, or the default ones of all zones: one call for a region.
-async fn subnets(session: &AwsSession, region: &Region) -> Result<Vec<Place>, CloudError> {
-    if let Some(known) = session.memory.subnets.get(region, TRUSTED) {
-        return Ok(known);
-    }
-    let named = &session.settings.subnets;
-    let wanted = if named.is_empty() { filter("default-for-az", ["true".to_owned()]) } else { filter("subnet-id", named.clone()) };
-    let client = session.ec2(region).await;
-    let mut pages = client.describe_subnets().filters(wanted).into_paginator().send();
-    let mut places = Vec::new();
-    while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| meaning(&format!("look at the subnets in {region}"), error))?;
-        places.extend(page.subnets().iter().filter_map(place));
-    }
-    if !places.is_empty() {
-        session.memory.subnets.put(region.clone(), places.clone());
-    }
-    Ok(places)
-}
-
-fn place(subnet: &Subnet) -> Option<Place> {
-    let text = |text: Option<&str>| text.map(str::to_owned);
-    Some(Place {
-        id: text(subnet.subnet_id())?,
-        zone: text(subnet.availability_zone())?,
-        network: text(subnet.vpc_id())?,
-        free: subnet.available_ip_address_count().unwrap_or(i32::MAX),
-    })
-}
-
-/// The one with the most free addresses in the offer's zone. None: another zone may have one.
-fn subnet_of(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<Place, CloudError> {
-    let here = places.iter().filter(|place| place.zone == offer.zone.as_str());
-    here.max_by_key(|place| place.free).cloned().ok_or_else(|| {
-        let what = if session.settings.subnets.is_empty() {
-            format!("{} has no default subnet; `aws ec2 create-default-subnet --availability-zone {}` makes one", offer.zone, offer.zone)
-        } else {
-            format!("none of `aws.subnets` lies in {}", offer.zone)
-        };
-        CloudError::NoCapacity { what, refusal: Refusal::NotSold }
-    })
 }
 
 /// A security group, and whether anybody may come in by it.

@@ -107,6 +107,8 @@ mod ec2_residue;
 #[cfg(feature = "aws")]
 mod ec2_spot_prices;
 #[cfg(feature = "aws")]
+mod ec2_subnets;
+#[cfg(feature = "aws")]
 pub mod ec2_supply;
 #[cfg(feature = "aws")]
 mod ec2_types;

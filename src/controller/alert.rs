@@ -123,10 +123,11 @@ impl Controller {
                 let text = format!("attempt {number} cannot be launched: {why}");
                 self.alert(dir, spec, memory, &gist(&text), &text).await;
             }
-            Some(refusal @ (Refusal::Quota | Refusal::Disks | Refusal::Verification)) => {
+            Some(refusal @ (Refusal::Quota | Refusal::Disks | Refusal::Verification | Refusal::SpotRole)) => {
                 let offer = &open.plan.offer;
                 let trouble = match refusal {
                     Refusal::Quota => format!("quota {} {} {}", offer.family(), offer.market, offer.region),
+                    Refusal::SpotRole => refusal.to_string(),
                     _ => format!("{refusal} in {}", offer.region),
                 };
                 if !memory.quotas_told.insert(trouble.clone()) {
@@ -135,13 +136,14 @@ impl Controller {
                 let cure = match refusal {
                     Refusal::Quota => self.quota(spec, &open.plan).await.map(|quota| format!("ask for more of {quota}")),
                     Refusal::Disks => Some(format!("delete disks in {}, or ask for more of its quotas for EBS", offer.region)),
+                    Refusal::SpotRole => Some("this job goes on with machines on demand; `lamp doctor` looks at the role (`spot role`)".to_owned()),
                     _ => Some("that takes minutes mostly, and four hours at most; nothing bills, and it is asked again".to_owned()),
                 };
                 let text = cure.map_or_else(|| why.clone(), |cure| format!("{why}; {cure}"));
                 warn!(job = %dir.job(), "{text}");
                 self.alert(dir, spec, memory, &trouble, &text).await;
             }
-            Some(Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Spent) => {}
+            Some(Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Subnet | Refusal::Addresses | Refusal::Spent) => {}
         }
     }
 

@@ -18,7 +18,8 @@ use super::drive::Controller;
 use super::memory::JobMemory;
 use super::ship::ShipError;
 use crate::instance::MachineRef;
-use crate::job::{AttemptNo, JobId, Plan};
+use crate::job::{AttemptNo, JobId, MarketChoice, Plan};
+use crate::policy::refusals;
 use crate::ports::{CloudError, chain};
 
 /// A decision to launch is older than this only where the workstation slept meanwhile, or where everybody took their time: then
@@ -53,6 +54,7 @@ impl Controller {
             info!(%job, "looking once more before the launch: the decision is older than {} s", DECISION_HOLDS.as_secs());
             return Ok(());
         }
+        let market = memory.spec.as_ref().map_or(MarketChoice::default(), |spec| spec.spec.machine.market);
         let trouble_met = &mut memory.trouble_met;
         let memory = memory.attempts.entry(attempt).or_default();
         let Some(plan) = &memory.plan else { return Ok(()) };
@@ -70,7 +72,7 @@ impl Controller {
                 memory.launched(instance, self.clock.mono());
                 Ok(())
             }
-            Err(error @ CloudError::NoCapacity { refusal, .. }) => {
+            Err(error @ CloudError::NoCapacity { refusal, .. }) if let Some(refusal) = refusals::of_job(refusal, market) => {
                 info!(%job, attempt = attempt.number(), "{error}");
                 memory.refused(Some(refusal), error.to_string(), self.clock.mono());
                 Ok(())
@@ -78,7 +80,11 @@ impl Controller {
             // Nobody has refused the machine: the same plan is launched as soon as somebody has signed in again.
             Err(error) if error.is_unsigned() => Err(error.into()),
             Err(
-                error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. } | CloudError::Relaunches { .. }),
+                error @ (CloudError::Invalid { .. }
+                | CloudError::Unsupported { .. }
+                | CloudError::Denied { .. }
+                | CloudError::Relaunches { .. }
+                | CloudError::NoCapacity { .. }),
             ) => {
                 warn!(%job, attempt = attempt.number(), "cannot launch: {error}");
                 memory.refused(None, chain(&error), self.clock.mono());

@@ -30,7 +30,7 @@ use crate::policy::placement::{self, Ask, Overheads};
 use crate::policy::pool::Pool;
 use crate::policy::reconcile::{AttemptFacts, CloudAnswer, history};
 use crate::policy::zones::{self, Zone};
-use crate::policy::{Wishes, relaunch, work};
+use crate::policy::{Wishes, refusals, relaunch, work};
 use crate::ports::chain;
 
 /// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after three minutes.
@@ -96,9 +96,9 @@ fn key(offer: &Offer) -> (String, String) {
     (offer.zone.to_string(), offer.instance_type.clone())
 }
 
-fn of_market(supply: &Supply, market: Market) -> Supply {
+fn of_market(supply: &Supply, market: Market, history: &[AttemptRecord]) -> Supply {
     let mut only = supply.clone();
-    only.offers.retain(|offer| offer.market == market);
+    only.offers.retain(|offer| offer.market == market && !refusals::lacks_its_role(history, offer));
     only
 }
 
@@ -117,7 +117,7 @@ impl MarketMemory {
     /// The decision for the best place on the spot market.
     pub(super) fn choose(&mut self, choosing: &Choosing<'_>) -> (AutoVerdict, Option<Outlook>) {
         let Choosing { spec, ask, history } = choosing;
-        let (spots, fulls) = (of_market(ask.supply, Market::Spot), of_market(ask.supply, Market::OnDemand));
+        let (spots, fulls) = (of_market(ask.supply, Market::Spot, history), of_market(ask.supply, Market::OnDemand, history));
         let (placed, above_bid) = match placement::place(&Ask { supply: &spots, ..*ask }) {
             Ok(placed) => (Some((placed.offer, placed.bid)), None),
             Err(none) => (None, none.above_bid),
@@ -316,18 +316,19 @@ impl Controller {
         observed: &Observed,
         open: &AttemptFacts,
     ) -> Result<Option<AutoVerdict>, JobDirError> {
+        let (history, wishes) = (history(&observed.attempts), Wishes::of(&observed.requests));
         let asked = match self.cloud(spec.spec.machine.cloud) {
             Ok(cloud) => cloud.supply(&spec.spec.machine).await,
             Err(error) => Err(error),
         };
         let supply = match asked {
-            Ok(supply) => of_market(&supply, Market::Spot),
+            Ok(supply) => of_market(&supply, Market::Spot, &history),
             Err(error) => {
                 debug!(job = %spec.job, "the spot market is not known: {}", chain(&error));
                 return Ok(None);
             }
         };
-        let (history, wishes, now) = (history(&observed.attempts), Wishes::of(&observed.requests), self.clock.now());
+        let now = self.clock.now();
         self.learn_pools(memory, &history).await?;
         let speeds = work::speeds(&spec.spec, &history);
         let mut facts = AutoFacts {

@@ -86,6 +86,12 @@ pub enum Refusal {
     Verification,
     /// The type is not sold there.
     NotSold,
+    /// The subnet has no free address, and another one of the zone may have.
+    Subnet,
+    /// None of the zone's subnets has a free address.
+    Addresses,
+    /// The account has no role by which spot machines are bought, in any region.
+    SpotRole,
     /// The machine of this plan was launched and has ended already, unseen: the attempt is over.
     Spent,
 }
@@ -99,6 +105,9 @@ impl fmt::Display for Refusal {
             Refusal::Disks => "the limit of disks is reached",
             Refusal::Verification => "the account is still being verified for the region",
             Refusal::NotSold => "not sold there",
+            Refusal::Subnet => "no free address in the subnet",
+            Refusal::Addresses => "no free address in the zone",
+            Refusal::SpotRole => "the role for spot machines is missing",
             Refusal::Spent => "its machine has ended",
         })
     }

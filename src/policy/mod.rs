@@ -54,7 +54,7 @@ pub mod proof;
 pub mod proof_sweeper;
 pub mod ranking;
 pub mod reconcile;
-mod refusals;
+pub mod refusals;
 pub mod relaunch;
 #[cfg(feature = "lamp")]
 pub mod schedule;

@@ -1,4 +1,4 @@
-//! For how long a refused launch speaks of the place that refused it.
+//! For how long a refused launch speaks of the place that refused it, and what it says of the job.
 //!
 //! From the attempts of a job alone, so that whoever reads its records knows when a place is asked again. What must never live
 //! here: which offer is taken (`placement`).
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::job::{AttemptRecord, Refusal};
-use crate::market::{Offer, elapsed, share_a_quota};
+use crate::job::{AttemptRecord, MarketChoice, Refusal};
+use crate::market::{Cloud, Market, Offer, elapsed, share_a_quota};
 
-/// How long a refusal speaks of a place. Capacity comes back in minutes, a price moves within hours, a quota and a limit of disks
-/// wait for a person or for a machine to end, a region is verified within minutes to hours, and what is not sold in a zone is not
-/// sold there tomorrow either.
+/// How long a refusal speaks of a place. Capacity and addresses come back in minutes, a price moves within hours, a quota, a limit of
+/// disks and a role wait for a person or for a machine to end, a region is verified within minutes to hours, and what is not sold in a
+/// zone is not sold there tomorrow either.
 fn memory_of(refusal: Refusal) -> Duration {
     Duration::from_secs(match refusal {
-        Refusal::Capacity => 3 * 60,
+        Refusal::Capacity | Refusal::Addresses => 3 * 60,
         Refusal::Price => 10 * 60,
-        Refusal::Quota | Refusal::Disks | Refusal::Verification => 10 * 60,
+        Refusal::Quota | Refusal::Disks | Refusal::Verification | Refusal::SpotRole => 10 * 60,
         Refusal::NotSold => 24 * 3600,
         // It says nothing of the place.
-        Refusal::Spent => 0,
+        Refusal::Spent | Refusal::Subnet => 0,
     })
 }
 
@@ -30,9 +30,9 @@ fn memory_of(refusal: Refusal) -> Duration {
 /// can wait longer.
 fn doublings_max(refusal: Refusal) -> u32 {
     match refusal {
-        Refusal::Capacity | Refusal::Price => 2,
-        Refusal::Quota | Refusal::Disks | Refusal::Verification => 4,
-        Refusal::NotSold | Refusal::Spent => 0,
+        Refusal::Capacity | Refusal::Addresses | Refusal::Price => 2,
+        Refusal::Quota | Refusal::Disks | Refusal::Verification | Refusal::SpotRole => 4,
+        Refusal::NotSold | Refusal::Spent | Refusal::Subnet => 0,
     }
 }
 
@@ -70,7 +70,10 @@ fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Ti
             // What is smaller may have room where this had none.
             Refusal::Quota => share_a_quota(theirs, offer) && offer.vcpus >= theirs.vcpus,
             Refusal::Disks | Refusal::Verification => theirs.region == offer.region,
-            Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Spent => false,
+            // Whatever its type and its market, a machine of the zone needs an address.
+            Refusal::Addresses => theirs.cloud == offer.cloud && theirs.zone == offer.zone,
+            Refusal::SpotRole => is_spot_of(theirs.cloud, offer),
+            Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Subnet | Refusal::Spent => false,
         };
         (theirs.is_same_pool(offer) || speaks).then_some((refusal, record.plan.created))
     });
@@ -78,4 +81,23 @@ fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Ti
     let (refusal, at) = *speaking.first()?;
     let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(doublings_max(refusal));
     Some((refusal, at, memory_of(refusal) * 2_u32.pow(doublings)))
+}
+
+/// What a refusal says of a job that chose its market so. `None`: no other place and no other moment mends it, because what was refused
+/// is all that the job may be bought.
+pub fn of_job(refusal: Refusal, market: MarketChoice) -> Option<Refusal> {
+    (refusal != Refusal::SpotRole || market == MarketChoice::Auto).then_some(refusal)
+}
+
+/// Whether this is a spot machine of a cloud that said last, of all the spot machines that this job has asked it for, that the account
+/// has no role for them. None is waited for then, and no machine on demand is left for one: a person makes the role, or nobody does. It
+/// is asked for again where nothing on demand is to be had ([`memory_of`]), and by the next job.
+pub fn lacks_its_role(history: &[AttemptRecord], offer: &Offer) -> bool {
+    let asked = history.iter().rev().filter(|record| is_spot_of(offer.cloud, &record.plan.offer));
+    let mut answers = asked.map(|record| &record.settled).filter(|settled| settled.had_machine() || settled.refusal.is_some());
+    offer.market == Market::Spot && answers.next().is_some_and(|last| last.refusal == Some(Refusal::SpotRole))
+}
+
+fn is_spot_of(cloud: Cloud, offer: &Offer) -> bool {
+    offer.cloud == cloud && offer.market == Market::Spot
 }

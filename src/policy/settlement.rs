@@ -143,7 +143,8 @@ fn may_have_run(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let would_be_shown = plan.offer.cloud == Cloud::Local || (plan.created <= facts.now && elapsed(plan.created, facts.now) < SHOWN_AFTER_END);
     // Whoever has no room has looked at the token first, and whoever may not launch has not; what another launched since, and has ended,
     // is shown for as long.
-    let was_not_there_lately = matches!(watched.refused, Some((Some(_), _))) && watched.refused_for < SHOWN_AFTER_END;
+    let was_not_there_lately =
+        matches!(watched.refused, Some((Some(refusal), _)) if refusal != Refusal::SpotRole) && watched.refused_for < SHOWN_AFTER_END;
     watched.unclear && !was_not_there_lately && !would_be_shown
 }
 

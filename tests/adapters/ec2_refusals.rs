@@ -15,10 +15,10 @@ const ROWS: &[(&[&str], &str)] = &[
             "InsufficientReservedInstanceCapacity",
             "UnfulfillableCapacity",
             "ReservationCapacityExceeded",
-            "InsufficientFreeAddressesInSubnet",
         ],
         "no capacity",
     ),
+    (&["InsufficientFreeAddressesInSubnet"], "no free address in the zone"),
     (&["SpotMaxPriceTooLow"], "the bid is below the price"),
     (&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"], "the quota is used up"),
     (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], "the limit of disks is reached"),
@@ -29,7 +29,7 @@ const ROWS: &[(&[&str], &str)] = &[
     (&["IdempotentInstanceTerminated"], "its machine has ended"),
     (&["AuthFailure", "SignatureDoesNotMatch", "RequestExpired"], "denied"),
     (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),
-    (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "denied"),
+    (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "the role for spot machines is missing"),
     (&["InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidUserData.Malformed"], "invalid"),
     (&["PendingVerification"], "the account is still being verified for the region"),
     (&["Blocked", "OptInRequired"], "denied"),
@@ -71,7 +71,12 @@ async fn a_missing_spot_role_is_told_with_its_cure() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     ec2.fault(Fault::code("RunInstances", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"));
     let text = chain(&cloud(&ec2).launch(&plan("token-1", Market::Spot)).await.unwrap_err());
+    assert!(text.starts_with("the role for spot machines is missing for this account, which has bought none yet: `aws iam create"), "{text}");
     assert!(text.contains("create-service-linked-role --aws-service-name spot.amazonaws.com") && !text.contains("capacity"), "{text}");
+    // A dry run that says so is no, and not unknown.
+    ec2.fault(Fault::code("RunInstances", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"));
+    let error = cloud(&ec2).permitted(&plan("token-1", Market::Spot)).await.unwrap_err();
+    assert!(kind(&error) == "denied" && chain(&error).contains("AWSServiceRoleForEC2Spot"), "{}", chain(&error));
 }
 
 #[tokio::test]

@@ -29,6 +29,8 @@ mod ec2_refusals;
 #[cfg(feature = "aws")]
 mod ec2_residue;
 #[cfg(feature = "aws")]
+mod ec2_subnets;
+#[cfg(feature = "aws")]
 mod ec2_supply;
 mod false_ec2;
 #[path = "../support/imds.rs"]

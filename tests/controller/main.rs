@@ -32,6 +32,7 @@ mod regions;
 mod scale;
 mod schedules;
 mod spot_market;
+mod spot_role;
 mod submit;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]

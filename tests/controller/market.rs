@@ -20,7 +20,7 @@ fn hours(hours: f64) -> Duration {
 }
 
 /// A job of so many hours that must end in so many, on machines that start for five minutes.
-async fn world(clock: Arc<VirtualClock>, work: f64, deadline: Option<f64>, gone: &[(f64, f64)]) -> World {
+pub(super) async fn world(clock: Arc<VirtualClock>, work: f64, deadline: Option<f64>, gone: &[(f64, f64)]) -> World {
     let by = deadline.map(|deadline| clock.now() + hours(deadline));
     let world = World::with(clock.clone(), &[Life::Works { start_secs: 300 }], |spec| {
         spec.machine.cloud = market::Cloud::Aws;
@@ -40,7 +40,7 @@ async fn world(clock: Arc<VirtualClock>, work: f64, deadline: Option<f64>, gone:
     world
 }
 
-fn lives(receipt: &Receipt) -> Vec<(Market, EndedBecause)> {
+pub(super) fn lives(receipt: &Receipt) -> Vec<(Market, EndedBecause)> {
     let had = receipt.attempts.iter().filter(|attempt| attempt.instance.is_some());
     had.map(|attempt| (attempt.market, attempt.ended_because)).collect()
 }

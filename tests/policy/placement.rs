@@ -145,6 +145,12 @@ fn each_refusal_speaks_of_its_own_place() {
         (offer("g5.xlarge", "r1a", "2", Market::OnDemand), Refusal::Quota, true),
         (offer("g5.xlarge", "r1b", "2", Market::Spot), Refusal::NotSold, true),
         (offer("g5.xlarge", "r1b", "2", Market::Spot), Refusal::Price, true),
+        // A machine of another type or market needs an address of the same zone.
+        (offer("g6.xlarge", "r1a", "2", Market::OnDemand), Refusal::Addresses, false),
+        (offer("g5.xlarge", "r1b", "2", Market::Spot), Refusal::Addresses, true),
+        (offer("g6.xlarge", "r1a", "2", Market::OnDemand), Refusal::Subnet, true),
+        (offer("g6.xlarge", "r2b", "2", Market::Spot), Refusal::SpotRole, false),
+        (offer("g5.xlarge", "r1a", "2", Market::OnDemand), Refusal::SpotRole, true),
     ];
     for (other, refusal, left) in others {
         let found = chosen(&supply(vec![spot.clone(), other.clone()]), &[refused(spot.clone(), 60, refusal)]);
@@ -152,7 +158,20 @@ fn each_refusal_speaks_of_its_own_place() {
     }
     let only = supply(vec![spot.clone()]);
     assert_eq!(chosen(&only, &[refused(spot.clone(), 23 * 3600, Refusal::NotSold)]), None);
-    assert!(chosen(&only, &[refused(spot, 25 * 3600, Refusal::NotSold)]).is_some());
+    assert!(chosen(&only, &[refused(spot.clone(), 25 * 3600, Refusal::NotSold)]).is_some());
+    // Another subnet of the same zone, for the same type, at once.
+    assert!(chosen(&only, &[refused(spot.clone(), 1, Refusal::Subnet)]).is_some());
+    let addresses = |ago| chosen(&only, &[refused(spot.clone(), ago, Refusal::Addresses)]);
+    assert!(addresses(179).is_none() && addresses(181).is_some());
+}
+
+/// One subnet in a zone: of two types there, the next attempt is in another zone.
+#[test]
+fn a_zone_without_an_address_is_left_by_all_its_types() {
+    let here = offer("g5.xlarge", "r1a", "1", Market::Spot);
+    let both = [here.clone(), offer("g6.xlarge", "r1a", "1.1", Market::Spot), offer("g5.xlarge", "r1b", "1.5", Market::Spot)];
+    let next = |refusal| chosen(&supply(both.to_vec()), &[refused(here.clone(), 5, refusal)]).map(|(zone, _)| zone);
+    assert_eq!((next(Refusal::Addresses).as_deref(), next(Refusal::Capacity).as_deref()), (Some("r1b"), Some("r1a")));
 }
 
 /// Seed 21001732 of 24 h: a workstation's clock was a day ahead for six seconds, in which it was refused, and once it was right

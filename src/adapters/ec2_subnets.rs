@@ -1,0 +1,106 @@
+//! The subnet of a machine: the user's, or the default one of its zone; and which of them have no free address now.
+//!
+//! ```text
+//!   a launch without a free address ──> left out for three minutes, and all of the region are asked for anew
+//!                                         ├─ another of the zone has one ──> the next attempt stands in that
+//!                                         └─ none ─────────────────────────> the zone is refused, whatever the type
+//! ```
+//! Changes nothing. What must never live here: for how long an attempt keeps away from a zone (`policy::refusals`).
+
+use std::time::Duration;
+
+use aws_sdk_ec2::types::Subnet;
+
+use super::aws_session::AwsSession;
+use super::ec2_describe::filter;
+use super::ec2_errors::meaning;
+use super::ec2_prepare::TRUSTED;
+use crate::job::{Plan, Refusal};
+use crate::market::{Offer, Region};
+use crate::ports::CloudError;
+
+/// A subnet that machines may stand in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub id: String,
+    pub zone: String,
+    pub network: String,
+    pub free: i32,
+}
+
+/// How long a subnet that was full is left out: as long as the refusal of its zone speaks. Shorter, and a launch goes into it again
+/// before anybody has ended; longer, and a zone of one subnet is shut though its refusal is forgotten.
+const FULL_FOR: Duration = Duration::from_secs(3 * 60);
+
+/// The user's subnets, or the default ones of all zones: one call for a region.
+///
+/// # Errors
+/// When EC2 does not answer.
+pub async fn find(session: &AwsSession, region: &Region) -> Result<Vec<Place>, CloudError> {
+    if let Some(known) = session.memory.subnets.get(region, TRUSTED) {
+        return Ok(known);
+    }
+    let named = &session.settings.subnets;
+    let wanted = if named.is_empty() { filter("default-for-az", ["true".to_owned()]) } else { filter("subnet-id", named.clone()) };
+    let client = session.ec2(region).await;
+    let mut pages = client.describe_subnets().filters(wanted).into_paginator().send();
+    let mut places = Vec::new();
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| meaning(&format!("look at the subnets in {region}"), error))?;
+        places.extend(page.subnets().iter().filter_map(place));
+    }
+    if !places.is_empty() {
+        session.memory.subnets.put(region.clone(), places.clone());
+    }
+    Ok(places)
+}
+
+fn place(subnet: &Subnet) -> Option<Place> {
+    let text = |text: Option<&str>| text.map(str::to_owned);
+    Some(Place {
+        id: text(subnet.subnet_id())?,
+        zone: text(subnet.availability_zone())?,
+        network: text(subnet.vpc_id())?,
+        free: subnet.available_ip_address_count().unwrap_or(i32::MAX),
+    })
+}
+
+/// The one with the most free addresses in the offer's zone, of those that were not full a moment ago. None: another zone may have one.
+///
+/// # Errors
+/// Why there is none.
+pub fn choose(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<Place, CloudError> {
+    let here: Vec<&Place> = places.iter().filter(|place| place.zone == offer.zone.as_str()).collect();
+    let open = here.iter().filter(|place| !was_full(session, place));
+    open.max_by_key(|place| place.free).map(|place| (*place).clone()).ok_or_else(|| none(session, &here, offer))
+}
+
+fn none(session: &AwsSession, here: &[&Place], offer: &Offer) -> CloudError {
+    if !here.is_empty() {
+        let ids: Vec<&str> = here.iter().map(|place| place.id.as_str()).collect();
+        let what = format!("a launch in {} found no free address there a moment ago", ids.join(" and in "));
+        return CloudError::NoCapacity { what, refusal: Refusal::Addresses };
+    }
+    let what = if session.settings.subnets.is_empty() {
+        format!("{} has no default subnet; `aws ec2 create-default-subnet --availability-zone {}` makes one", offer.zone, offer.zone)
+    } else {
+        format!("none of `aws.subnets` lies in {}", offer.zone)
+    };
+    CloudError::NoCapacity { what, refusal: Refusal::NotSold }
+}
+
+/// Takes note that the subnet of a launch had no free address, and says how far that speaks: of the subnet alone where another of its
+/// zone has one, and where none has, or EC2 does not say, of the zone.
+pub async fn full(session: &AwsSession, plan: &Plan) -> Refusal {
+    let Some(subnet) = plan.launch.as_ref().and_then(|launch| launch.subnet.as_ref()) else { return Refusal::Addresses };
+    session.memory.full_subnets.put(subnet.clone(), ());
+    // How many are free was asked up to ten minutes ago.
+    session.memory.subnets.forget(&plan.offer.region);
+    let places = find(session, &plan.offer.region).await.unwrap_or_default();
+    let is_open = |place: &Place| place.zone == plan.offer.zone.as_str() && place.free > 0 && !was_full(session, place);
+    if places.iter().any(is_open) { Refusal::Subnet } else { Refusal::Addresses }
+}
+
+fn was_full(session: &AwsSession, place: &Place) -> bool {
+    session.memory.full_subnets.get(&place.id, FULL_FOR).is_some()
+}
