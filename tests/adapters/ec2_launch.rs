@@ -107,6 +107,25 @@ async fn on_demand_may_keep_its_disk_and_stands_in_its_subnet() {
     assert_eq!(ec2.instance(&id).zone, "us-east-1b");
 }
 
+/// A key that nobody asked for would let somebody in, and without its profile a machine reaches no job root.
+#[tokio::test]
+async fn the_key_pair_and_the_profile_are_those_of_the_plan_or_none() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    ec2.ask("CreateKeyPair", &[("KeyName", "lab")]).expect("a key pair");
+    ec2.profile("box");
+    for (token, named) in [("token-1", Some(("lab", "box"))), ("token-2", None)] {
+        let mut plan = plan(token, Market::OnDemand);
+        let launch = plan.launch.as_mut().expect("the plan says what to launch");
+        (launch.key_name, launch.profile) = (named.map(|(key, _)| key.to_owned()), named.map(|(_, profile)| profile.to_owned()));
+        cloud(&ec2).launch(&plan).await.expect("launched");
+        let call = ec2.calls_of("RunInstances").pop().expect("it was asked for");
+        let asked = |name: &str| call.params.get(name).map(String::as_str);
+        assert_eq!(asked("KeyName").zip(asked("IamInstanceProfile.Name")), named, "{:?}", call.params);
+        let others = call.params.keys().filter(|key| key.starts_with("KeyName") || key.starts_with("IamInstanceProfile")).count();
+        assert_eq!(others, if named.is_some() { 2 } else { 0 }, "{:?}", call.params);
+    }
+}
+
 #[tokio::test]
 async fn a_lost_answer_is_one_machine() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
