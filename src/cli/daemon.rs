@@ -3,7 +3,8 @@
 //! ```text
 //!   --job-root A --job-root B ──> a lock, a store and a controller for each ──> one loop for each, on one thread
 //! ```
-//! The loops know nothing of each other, and caps count the jobs of one root. What must never live here: a decision about a job.
+//! The loops know nothing of each other, but for what they spend: one user's caps count all of these job roots together. What must
+//! never live here: a decision about a job.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::wire::{DaemonLock, DrivingLock, Service, Store, Workstation};
 
 /// Drive all jobs of the job root: relaunch after interruptions, write receipts
 ///
-/// Of several job roots: `lamp --job-root A --job-root B daemon`. Caps count the jobs of one root.
+/// Of several job roots: `lamp --job-root A --job-root B daemon`. Caps count the jobs of all of them.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Only this job, by its id, the beginning of it, or its name; may be repeated
@@ -45,6 +46,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     for root in std::iter::once(&context.job_root).chain(&context.more_job_roots) {
         desks.push(Desk::open(args, context, &here.at(root)).await?);
     }
+    Controller::count_together(&mut desks.iter_mut().map(|desk| &mut desk.controller).collect::<Vec<_>>());
     let service = here.service();
     if args.until_done {
         desks.iter_mut().for_each(|desk| desk.take_over(&here.owner));
@@ -52,6 +54,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     service.ready();
     let roots: Vec<&str> = std::iter::once(&context.job_root).chain(&context.more_job_roots).map(String::as_str).collect();
     context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", roots.join(", ")));
+    if context.user.caps.let_nothing() {
+        context.printer.warn("a cap in [caps] is 0: nothing is launched that costs anything");
+        context.printer.hint("without `usd_per_hour` and `usd_per_day` there is no cap");
+    }
     let pulse = Pulse::new(&*service, desks.len());
     let driven = join_all(desks.iter().enumerate().map(|(at, desk)| desk.controller.drive_all(&desk.jobs, pulse.of(at))));
     tokio::select! {
@@ -183,4 +189,57 @@ async fn meant(store: &Store, text: &str) -> Result<JobId, Fault> {
         return Err(fault.meaning("it was never submitted completely"));
     }
     Ok(dir.job().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Heard {
+        fn say(&self, word: &str) {
+            self.0.lock().expect("nobody panics with it").push(word.to_owned());
+        }
+    }
+
+    impl Service for Heard {
+        fn ready(&self) {
+            self.say("ready");
+        }
+        fn alive(&self) {
+            self.say("alive");
+        }
+        fn status(&self, text: &str) {
+            self.say(text);
+        }
+        fn stopping(&self) {
+            self.say("stopping");
+        }
+    }
+
+    #[test]
+    fn a_loop_that_hangs_does_not_hide_behind_another() {
+        let heard = Heard::default();
+        if context.user.caps.let_nothing() {
+            context.printer.warn("a cap in [caps] is 0: nothing is launched that costs anything");
+            context.printer.hint("without `usd_per_hour` and `usd_per_day` there is no cap");
+        }
+        let pulse = Pulse::new(&heard, 2);
+        let (mut one, mut other) = (pulse.of(0), pulse.of(1));
+        for _ in 0..3 {
+            one(2);
+        }
+        let words = || std::mem::take(&mut *heard.0.lock().expect("nobody panics with it"));
+        assert_eq!(words(), ["2 jobs under way"], "nobody has heard the other");
+        other(1);
+        assert_eq!(words(), ["alive", "3 jobs under way"]);
+        other(1);
+        assert!(words().is_empty(), "nothing new, and now the first is not heard");
+        one(2);
+        assert_eq!(words(), ["alive"]);
+    }
 }

@@ -186,6 +186,8 @@ impl Controller {
         }
         // By the steady clock from before the write: a workstation may sleep over its answer.
         let making = self.clock.mono();
+        // Counted before it is there: an answer may be lost.
+        self.ledger.planned(&plan);
         let created = dir.create_plan(&plan).await?;
         drop(turn);
         info!(job = %dir.job(), attempt = attempt.number(), ?created, "{reason}");

@@ -126,7 +126,7 @@ impl Controller {
         if let Some(reason) = &decided {
             self.log_market(dir, memory.market(), reason).await;
         }
-        self.tell_jobs_over().await;
+        self.ledger.tell_jobs_over().await;
         Ok((memory, begun))
     }
 

@@ -11,8 +11,9 @@ use tracing::warn;
 use super::act::{ActError, Done};
 use super::answers::{Answers, Place};
 use super::backoff::backoff;
-use super::cap::{Launching, Ledger};
+use super::cap::Launching;
 use super::clocks::SeenRight;
+use super::ledger::Ledger;
 use super::memory::JobMemory;
 use super::notify::SweeperSeen;
 use super::observe::observe;
@@ -42,7 +43,9 @@ pub struct Controller {
     pub(super) shipper: Option<Shipper>,
     /// What all jobs together may cost, and what is known of those that have ended.
     pub(super) caps: Caps,
-    pub(super) ledger: Mutex<Ledger>,
+    pub(super) ledger: Arc<Ledger>,
+    /// Those of the other job roots that this process drives: one user's caps count them all.
+    pub(super) beside: Vec<Arc<Ledger>>,
     /// Of jobs that are driven at once, one is planned and launched at a time: a cap counts what was launched before, and a zone
     /// that just had nothing is not asked again.
     pub(super) launching: Launching,
@@ -119,7 +122,7 @@ impl Controller {
         name: String,
         here: Zone,
     ) -> Self {
-        let (caps, ledger, launching) = (Caps::default(), Mutex::default(), Launching::default());
+        let (caps, ledger, launching) = (Caps::default(), Arc::new(Ledger::new(Arc::clone(&store), &owner)), Launching::default());
         let (telling, clock_right, sweeper, troubled) = Default::default();
         Controller {
             store,
@@ -132,6 +135,7 @@ impl Controller {
             shipper: None,
             caps,
             ledger,
+            beside: Vec::new(),
             launching,
             telling,
             clock_right,

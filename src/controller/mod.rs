@@ -36,6 +36,7 @@ mod hosts;
 mod keeping;
 mod launch;
 mod leavings;
+mod ledger;
 mod market;
 mod memory;
 mod notify;

@@ -1,7 +1,7 @@
 //! May one more machine be launched, under what all jobs of a user together may cost.
 //!
 //! Checked before each launch and at no other time: a cap keeps machines from starting, and never ends one that runs. What
-//! must never live here: a clock, a call; whoever asks has read every job of the root.
+//! must never live here: a clock, a call; whoever asks has read every job.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::Reason;
 use crate::market::{Usd, UsdPerHour, elapsed};
 
-/// The user's caps. Both are of all jobs of one owner in one job root.
+/// The user's caps. Both are of all jobs of one owner in the job roots that whoever launches drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
     pub usd_per_hour: Option<UsdPerHour>,
@@ -43,6 +43,11 @@ pub struct Spending {
 impl Caps {
     pub fn are_none(&self) -> bool {
         *self == Caps::default()
+    }
+
+    /// Whether nothing that costs anything may be launched: a brake, or a word for "no cap" that is none.
+    pub fn let_nothing(&self) -> bool {
+        self.usd_per_hour == Some(UsdPerHour::ZERO) || self.usd_per_day == Some(Usd::ZERO)
     }
 }
 
@@ -90,6 +95,12 @@ pub fn judge(caps: &Caps, spending: &Spending, hourly: UsdPerHour, now: Timestam
         let reason = Reason::new(now, "cap", "wait", text).with("usd_per_hour", spending.usd_per_hour.per_hour().dollars());
         reason.with("usd_last_day", spending.usd_last_day.dollars()).with("asked_usd_per_hour", hourly.per_hour().dollars())
     };
+    if caps.let_nothing() {
+        let (cap, key) = if caps.usd_per_hour == Some(UsdPerHour::ZERO) { ("an hour", "usd_per_hour") } else { ("a day", "usd_per_day") };
+        return Some(reason(format!(
+            "the cap of $0.00 {cap}: it lets nothing be launched that costs anything, and this one costs up to {hourly}; without `{key}` in [caps] there is no cap"
+        )));
+    }
     let alone = |never: bool| if never { ", more than the cap allows with nothing beside it" } else { "" };
     if let Some(cap) = caps.usd_per_hour.filter(|cap| together > *cap) {
         let alone = alone(hourly > cap);

@@ -1,5 +1,6 @@
 //! Whether anybody here drives a job: it is seen, and it ends with the process, however that ends.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use super::place::{Place, end, signal, wait_until};
@@ -202,6 +203,26 @@ fn a_cap_lets_one_of_several_drivers_launch() {
     for name in names {
         place.until(name, "cancelled");
     }
+    place.nothing_is_left();
+}
+
+/// Whoever wrote 0 for "no cap" hears of it before anything waits for ever, and so does whoever reads what the daemon says.
+#[test]
+fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
+    let place = Place::new("true");
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0\n");
+    place.0.write("paid.toml", "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n");
+    let refused = place.0.lamp(&["run", "paid.toml"]);
+    let said = "it would wait for ever for the cap of $0.00 an hour: it lets nothing be launched that costs anything";
+    assert!(refused.code == 102 && refused.err.contains(said) && refused.err.contains("without `usd_per_hour` in [caps]"), "{refused:?}");
+    let free = place.0.lamp(&["run", "-q", "--name", "free", "--", "sh", "job.sh"]);
+    assert_eq!(free.code, 0, "this workstation costs nothing: {free:?}");
+    let mut daemon = place.start(&["daemon"]);
+    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    assert!(words.any(|line| line.contains("a cap in [caps] is 0: nothing is launched that costs anything")), "it ended without that word");
+    signal(daemon.id(), "TERM");
+    drop(words);
+    let _ = end(daemon);
     place.nothing_is_left();
 }
 

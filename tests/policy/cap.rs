@@ -45,6 +45,25 @@ fn what_runs_and_what_is_asked_for_fit_under_the_hours_cap() {
     assert_eq!(says(Caps::default(), &three, "1000"), None);
 }
 
+/// It holds as a brake; whoever meant "no cap" by it is told how that is said.
+#[test]
+fn a_cap_of_nothing_lets_nothing_be_launched_that_costs_anything_and_says_how_there_is_none() {
+    let (hour, day) = (Some(hourly("0")), Some(usd("0")));
+    let said = |kind: &str, key: &str| {
+        format!(
+            "the cap of $0.00 {kind}: it lets nothing be launched that costs anything, and this one costs up to $1.00/h; without `{key}` in [caps] there is no cap"
+        )
+    };
+    for (usd_per_hour, usd_per_day, kind, key) in
+        [(hour, None, "an hour", "usd_per_hour"), (None, day, "a day", "usd_per_day"), (Some(hourly("5")), day, "a day", "usd_per_day")]
+    {
+        let caps = Caps { usd_per_hour, usd_per_day };
+        assert_eq!(says(caps, &[], "1"), Some(said(kind, key)));
+        assert_eq!(says(caps, &[], "0"), None, "what costs nothing may always run");
+    }
+    assert!(!Caps::default().let_nothing());
+}
+
 /// What it has cost is known; what the next hour costs may rise to its bid.
 #[test]
 fn a_spot_machine_that_runs_is_counted_at_its_bid_and_has_spent_at_its_price() {

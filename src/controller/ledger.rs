@@ -1,0 +1,176 @@
+//! What the jobs of one owner in one job root cost, read of their records: the sums that a cap is held against.
+//!
+//! What must never live here: a cap, or whether one holds a launch back (`cap`, `policy::cap`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use tracing::debug;
+
+use crate::instance::OWNER_TAG;
+use crate::job::{JobId, Plan};
+use crate::jobdir::{self, JobDir, JobDirError};
+use crate::policy::cap::{DAY, Spell};
+use crate::ports::{Store, chain};
+
+/// Jobs that are read at once.
+const READS_IN_FLIGHT: usize = 16;
+
+/// Of one job root.
+pub struct Ledger {
+    store: Arc<dyn Store>,
+    owner: String,
+    kept: Mutex<Kept>,
+}
+
+/// Of jobs that have ended nothing changes any more: they are read once.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    ended: BTreeMap<JobId, Vec<Spell>>,
+    /// Of all others, as they were read last, with what was planned since; `None`: nobody has read them yet.
+    open: Option<Vec<Spell>>,
+    /// Those that ended longer ago than a day, as far as the job root says; read once, for nothing is ever taken out.
+    over: Option<BTreeSet<JobId>>,
+    /// The same, found out since.
+    found: BTreeSet<JobId>,
+}
+
+/// What was read of one job.
+enum Account {
+    /// It ended longer ago than a day: nothing of it counts, and nothing ever will.
+    Over,
+    Ended(Vec<Spell>),
+    Open(Vec<Spell>),
+}
+
+impl Ledger {
+    pub fn new(store: Arc<dyn Store>, owner: &str) -> Ledger {
+        Ledger { store, owner: owner.to_owned(), kept: Mutex::default() }
+    }
+
+    pub fn url(&self) -> String {
+        self.store.url()
+    }
+
+    /// Every attempt that counts now.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn read(&self, now: Timestamp) -> Result<Vec<Spell>, JobDirError> {
+        let mut kept = self.kept().clone();
+        let (jobs, over) = tokio::join!(jobdir::jobs(self.store.as_ref()), self.over(kept.over.take()));
+        let counts = |job: &JobId| !over.contains(job) && !kept.found.contains(job);
+        let read = stream::iter(jobs?.into_iter().filter(counts)).map(|job| {
+            let known = kept.ended.get(&job).cloned();
+            async move {
+                match known {
+                    Some(spells) => Ok((job, Account::Ended(spells))),
+                    None => self.account(&job, now).await.map(|account| (job, account)),
+                }
+            }
+        });
+        let read: Vec<(JobId, Account)> = read.buffered(READS_IN_FLIGHT).try_collect().await?;
+        let (mut open, mut ended, mut found) = (Vec::new(), BTreeMap::new(), kept.found);
+        for (job, account) in read {
+            match account {
+                Account::Over => drop(found.insert(job)),
+                Account::Open(spells) => open.extend(spells),
+                Account::Ended(spells) => drop(ended.insert(job, spells)),
+            }
+        }
+        let kept = Kept { ended, open: Some(open), over: Some(over), found };
+        let all = kept.spells().expect("just read");
+        *self.kept() = kept;
+        Ok(all)
+    }
+
+    /// What was read last, with what was planned since: at least what counts now, as far as this process launches. `None`: nothing
+    /// was ever read.
+    pub fn last_known(&self) -> Option<Vec<Spell>> {
+        self.kept().spells()
+    }
+
+    /// A plan was written down since the jobs were read.
+    pub fn planned(&self, plan: &Plan) {
+        if let Some(open) = &mut self.kept().open {
+            open.push(spell(plan));
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("nobody panics while holding it: it is only cloned, replaced and added to")
+    }
+
+    /// What is known already, or what the job root says. What it does not say is read job by job.
+    async fn over(&self, known: Option<BTreeSet<JobId>>) -> BTreeSet<JobId> {
+        if let Some(known) = known {
+            return known;
+        }
+        jobdir::jobs_over(self.store.as_ref()).await.unwrap_or_else(|error| {
+            debug!("every job is read: {}", chain(&error));
+            BTreeSet::new()
+        })
+    }
+
+    /// Leaves word of the jobs of which nothing counts any more, for the next process: ten thousand of them are a minute of
+    /// reading before its launch. Only who launches writes; a few are sooner read than written.
+    pub async fn tell_jobs_over(&self) {
+        let mut all = {
+            let kept = self.kept();
+            if kept.found.len() < READS_IN_FLIGHT {
+                return;
+            }
+            kept.over.iter().flatten().chain(&kept.found).cloned().collect::<BTreeSet<JobId>>()
+        };
+        match jobdir::jobs_over(self.store.as_ref()).await {
+            // Another process may have found others meanwhile.
+            Ok(known) => all.extend(known),
+            // A newer version's is not read, and not written over either.
+            Err(error) => return debug!("what is known of jobs that are over stays as it is: {}", chain(&error)),
+        }
+        match jobdir::put_jobs_over(self.store.as_ref(), all.clone()).await {
+            Ok(()) => {
+                let mut kept = self.kept();
+                (kept.over, kept.found) = (Some(all), BTreeSet::new());
+            }
+            Err(error) => debug!("they are read again by the next process: {}", chain(&error)),
+        }
+    }
+
+    /// The attempts of one job, and whether anything of it may change.
+    async fn account(&self, job: &JobId, now: Timestamp) -> Result<Account, JobDirError> {
+        let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+        let receipt = jobdir::unless_damaged(dir.receipt().await)?;
+        let day_ago = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
+        if receipt.as_ref().is_some_and(|receipt| receipt.ended < day_ago) {
+            return Ok(Account::Over);
+        }
+        let mut spells = Vec::new();
+        for number in dir.attempts().await? {
+            // A record that nobody can read must not stop every other job.
+            let Some(plan) = jobdir::unless_damaged(dir.plan(number).await)? else { continue };
+            if plan.tags.get(OWNER_TAG).is_some_and(|owner| *owner != self.owner) {
+                continue;
+            }
+            let settled = jobdir::unless_damaged(dir.settled(number).await)?;
+            let from = settled.as_ref().and_then(|settled| settled.billed_from).unwrap_or(plan.created);
+            let ended = settled.map(|settled| (settled.billed_to.unwrap_or(from), settled.usd));
+            spells.push(Spell { from, ended, ..spell(&plan) });
+        }
+        Ok(if receipt.is_some() { Account::Ended(spells) } else { Account::Open(spells) })
+    }
+}
+
+impl Kept {
+    fn spells(&self) -> Option<Vec<Spell>> {
+        let open = self.open.as_ref()?;
+        Some(self.ended.values().flatten().chain(open).copied().collect())
+    }
+}
+
+/// As long as nothing else is known of its machine.
+fn spell(plan: &Plan) -> Spell {
+    Spell { hourly: plan.offer.hourly(), at_most: plan.offer.hourly_at_most(plan.bid), from: plan.created, ended: None }
+}
