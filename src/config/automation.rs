@@ -31,8 +31,8 @@ pub struct ScheduleFile {
     /// A run begins only between these times of day, over midnight if the second is the earlier; what is due outside waits.
     #[schemars(extend("examples" = [["22:00", "06:00"]]))]
     pub only_between: Option<HoursWord>,
-    /// A run begins only while the cheapest spot machine that fits costs less than this, in dollars an hour; it waits as
-    /// long. Only for a job whose `machine.market` is `spot` or `auto`.
+    /// A run begins only while the spot machine that would be launched for it costs less than this, in dollars an hour; it waits
+    /// as long. Only for a job whose `machine.market` is `spot` or `auto`.
     #[schemars(extend("examples" = [0.5]))]
     pub only_while_spot_under: Option<Hourly>,
     /// What becomes of a run that is due while the last one has not ended: `skip` leaves it out, `queue` lets it wait.

@@ -20,7 +20,7 @@ use super::drive::Controller;
 use super::memory::JobMemory;
 use super::observe::Observed;
 use crate::instance::InstanceState;
-use crate::job::{AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Wish};
+use crate::job::{AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Spec, Wish};
 use crate::jobdir::{self, JobDir, JobDirError, layout};
 use crate::market::{Cloud, Market, Offer, Span, Supply, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts, AutoStep, AutoVerdict, SpotPool};
@@ -96,7 +96,7 @@ fn key(offer: &Offer) -> (String, String) {
     (offer.zone.to_string(), offer.instance_type.clone())
 }
 
-fn of_market(supply: &Supply, market: Market, history: &[AttemptRecord]) -> Supply {
+pub(super) fn of_market(supply: &Supply, market: Market, history: &[AttemptRecord]) -> Supply {
     let mut only = supply.clone();
     only.offers.retain(|offer| offer.market == market && !refusals::lacks_its_role(history, offer));
     only
@@ -192,7 +192,7 @@ impl Controller {
     /// What starts add to an hour of work in each pool that is on offer.
     pub(super) async fn overheads(
         &self,
-        spec: &ResolvedSpec,
+        spec: &Spec,
         memory: &mut MarketMemory,
         supply: &Supply,
         history: &[AttemptRecord],
@@ -203,7 +203,7 @@ impl Controller {
         }
         self.learn_pools(memory, history).await?;
         let now = self.clock.now();
-        Ok(memory.overheads(&AutoFacts { spec: &spec.spec, history, running: None, more_time, spot: None, on_demand: None, speed: 1.0, now }))
+        Ok(memory.overheads(&AutoFacts { spec, history, running: None, more_time, spot: None, on_demand: None, speed: 1.0, now }))
     }
 
     /// Reads what is known of the pools, unless that was a moment ago. A launch asks the cloud meanwhile.

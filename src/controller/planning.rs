@@ -146,7 +146,7 @@ impl Controller {
         }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
-        let overheads = self.overheads(spec, market, &supply, &history, wishes.more_time).await?;
+        let overheads = self.overheads(&spec.spec, market, &supply, &history, wishes.more_time).await?;
         let (more_time, widened, nothing) = (wishes.more_time, wishes.fallback_cost, Supply::default());
         let overheads = &overheads;
         let asked = Ask { spec: &spec.spec, supply: &nothing, history: &history, budget_left, more_time, overheads, prefers: None, widened, now };

@@ -19,10 +19,13 @@ use tracing::{info, warn};
 
 use super::act::ActError;
 use super::drive::Controller;
+use super::market::{MarketMemory, of_market};
+use super::ready::{Search, launchable};
 use super::submit::applied_id;
-use crate::job::{Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Waiting};
+use crate::job::{Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Spec, Waiting};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir, schedules, unless_damaged};
-use crate::market::{Market, elapsed};
+use crate::market::{Market, Offer, Span, Supply, elapsed};
+use crate::policy::placement::Ask;
 use crate::policy::schedule::{Calendar, DueVerdict, MISSED_AFTER, ScheduleFacts, Spot, judge};
 use crate::ports::chain;
 
@@ -53,6 +56,8 @@ struct Known {
     /// What was decided; `None`: not read yet.
     decided: Option<Decided>,
     seen: Option<Seen>,
+    /// Of a run that waits for a price: what is known of the pools.
+    market: MarketMemory,
     not_before: Duration,
     said: Option<Said>,
     trouble: Option<String>,
@@ -143,8 +148,8 @@ impl Controller {
         }
         match Calendar::of(&record.schedule) {
             Ok(calendar) => {
-                let none = Duration::ZERO;
-                Some(Known { dir, record, calendar, decided: None, seen: None, not_before: none, said: None, trouble: None })
+                let (market, not_before) = (MarketMemory::default(), Duration::ZERO);
+                Some(Known { dir, record, calendar, decided: None, seen: None, market, not_before, said: None, trouble: None })
             }
             Err(error) => {
                 warn!(set = dir.set(), schedule = dir.name(), "not run: {error}");
@@ -174,7 +179,8 @@ impl Controller {
         let running = self.running(known).await?;
         let mut verdict = self.judge_schedule(known, running.as_ref(), &Spot::NotAsked);
         if matches!(verdict, DueVerdict::AskPrice { .. }) {
-            verdict = self.judge_schedule(known, running.as_ref(), &self.spot_price(&known.record).await);
+            let spot = self.spot_price(&known.record.spec, &mut known.market).await;
+            verdict = self.judge_schedule(known, running.as_ref(), &spot);
         }
         match verdict {
             DueVerdict::Rest { .. } | DueVerdict::AskPrice { .. } => Ok(()),
@@ -223,20 +229,24 @@ impl Controller {
         Ok(Some(job).filter(|_| !ended))
     }
 
-    /// The lowest price on the spot market of what the job could run on.
-    async fn spot_price(&self, record: &Schedule) -> Spot {
-        let machine = &record.spec.machine;
-        let asked = match self.cloud(machine.cloud) {
-            Ok(cloud) => cloud.supply(machine).await,
-            Err(error) => Err(error),
-        };
-        match asked {
-            Ok(supply) => {
-                let lowest = supply.offers.iter().filter(|offer| offer.market == Market::Spot).map(|offer| offer.price).min();
-                lowest.map_or_else(|| Spot::Unknown("no spot machine that fits is on offer".into()), Spot::Lowest)
-            }
+    /// What an hour costs of the spot machine that the job would be launched on now.
+    async fn spot_price(&self, spec: &Spec, market: &mut MarketMemory) -> Spot {
+        match self.spot_offer(spec, market).await {
+            Ok(offer) => Spot::Costs(offer.price),
+            Err(ActError::NoOffer(none)) => Spot::NoneFits(none.to_string()),
             Err(error) => Spot::Unknown(chain(&error)),
         }
+    }
+
+    /// As the launch chooses: the cheapest pool may be one that this job is refused, by its bid, a quota or for want of a network, and
+    /// the run would begin in a dearer one.
+    async fn spot_offer(&self, spec: &Spec, market: &mut MarketMemory) -> Result<Offer, ActError> {
+        let cloud = self.cloud(spec.machine.cloud)?;
+        let mut supply = of_market(&cloud.supply(&spec.machine).await?, Market::Spot, &[]);
+        let overheads = &self.overheads(spec, market, &supply, &[], Span::ZERO).await?;
+        let (budget_left, more_time, nothing, now) = (spec.limits.budget, Span::ZERO, &Supply::default(), self.clock.now());
+        let ask = Ask { spec, supply: nothing, history: &[], budget_left, more_time, overheads, prefers: None, widened: None, now };
+        Ok(launchable(&**cloud, &ask, &mut supply, &mut Search::default()).await?.placed.offer)
     }
 
     /// What is decided stays so: by a clock that is half a day ahead the run of the evening would be decided in the morning, and in the

@@ -57,13 +57,15 @@ pub struct ScheduleFacts<'a> {
     pub now: Timestamp,
 }
 
-/// The lowest spot price of what the job could run on.
+/// What the job would pay on the spot market if it began now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spot {
     /// Nobody has asked yet; asked only when everything else holds.
     NotAsked,
     Unknown(String),
-    Lowest(UsdPerHour),
+    /// No machine of that market would do, and why.
+    NoneFits(String),
+    Costs(UsdPerHour),
 }
 
 /// What is to be done about a schedule.
@@ -267,8 +269,9 @@ fn spot(facts: &ScheduleFacts<'_>) -> Price {
     let Some(under) = facts.spec.only_while_spot_under else { return Price::Fits };
     match facts.spot {
         Spot::NotAsked => Price::Ask,
-        Spot::Lowest(price) if *price < under => Price::Fits,
-        Spot::Lowest(price) => Price::Not(format!("spot costs {price}, and it waits for less than {under}")),
+        Spot::Costs(price) if *price < under => Price::Fits,
+        Spot::Costs(price) => Price::Not(format!("spot costs {price}, and it waits for less than {under}")),
+        Spot::NoneFits(why) => Price::Not(format!("it waits for spot under {under}, and no machine of that market would do: {why}")),
         Spot::Unknown(why) => Price::Not(format!("it waits for spot under {under}, and the price is not known: {why}")),
     }
 }

@@ -31,6 +31,7 @@ mod owners;
 mod prices;
 mod regions;
 mod scale;
+mod schedule_prices;
 mod schedules;
 mod spot_market;
 mod spot_role;

@@ -46,13 +46,13 @@ fn hourly(since: Timestamp) -> Schedule {
 }
 
 /// A world with one schedule.
-struct Scheduled {
-    world: World,
-    dir: ScheduleDir,
+pub(super) struct Scheduled {
+    pub(super) world: World,
+    pub(super) dir: ScheduleDir,
 }
 
 impl Scheduled {
-    async fn new(clock: Arc<VirtualClock>, life: Life, change: impl FnOnce(&mut Schedule)) -> Scheduled {
+    pub(super) async fn new(clock: Arc<VirtualClock>, life: Life, change: impl FnOnce(&mut Schedule)) -> Scheduled {
         let world = World::new(clock.clone(), &[life]).await;
         let dir = ScheduleDir::new(world.store.clone(), "jobs", "hourly");
         let mut record = hourly(clock.now());
@@ -63,14 +63,14 @@ impl Scheduled {
     }
 
     /// Drives all jobs for so long.
-    async fn daemon(&self, controller: Controller, minutes: u32) {
+    pub(super) async fn daemon(&self, controller: Controller, minutes: u32) {
         tokio::select! {
             () = controller.drive_all(&[], |_| {}) => {}
             () = self.world.clock.sleep(MINUTE * minutes) => {}
         }
     }
 
-    async fn runs(&self) -> Vec<ScheduleRun> {
+    pub(super) async fn runs(&self) -> Vec<ScheduleRun> {
         let mut runs = Vec::new();
         for due in self.dir.due_times().await.unwrap() {
             runs.push(self.dir.run(due).await.unwrap().unwrap());
@@ -98,12 +98,12 @@ impl Scheduled {
     }
 }
 
-fn at(runs: &[ScheduleRun]) -> Vec<String> {
+pub(super) fn at(runs: &[ScheduleRun]) -> Vec<String> {
     let shown = |run: &ScheduleRun| format!("{} {}", run.due.strftime("%H:%M"), if run.job.is_some() { "run" } else { "left out" });
     runs.iter().map(shown).collect()
 }
 
-const QUICK: Life = Life::Ends { secs: 60, code: 0 };
+pub(super) const QUICK: Life = Life::Ends { secs: 60, code: 0 };
 const LONG: Life = Life::Ends { secs: 15 * 60, code: 0 };
 
 #[test]

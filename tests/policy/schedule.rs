@@ -192,13 +192,16 @@ fn the_price_is_asked_last_and_waited_for() {
     let mut cheap = Case::of(cheap, "2026-11-20T00:30:00Z");
     assert_eq!(cheap.says("2026-11-20T00:59:00Z"), "rest until 2026-11-20T01:00:00Z", "nobody is asked for nothing");
     assert_eq!(cheap.says("2026-11-20T01:00:00Z"), "ask 2026-11-20T01:00:00Z");
-    cheap.spot = Spot::Lowest(usd("0.5"));
+    cheap.spot = Spot::Costs(usd("0.5"));
     assert_eq!(cheap.says("2026-11-20T01:00:00Z"), "wait 2026-11-20T01:00:00Z until ?: spot costs $0.50/h, and it waits for less than $0.50/h");
-    cheap.spot = Spot::Lowest(usd("0.49"));
+    cheap.spot = Spot::Costs(usd("0.49"));
     assert!(cheap.says("2026-11-20T01:00:00Z").starts_with("run"));
     cheap.spot = Spot::Unknown("nothing is on offer".into());
     let unknown = "it waits for spot under $0.50/h, and the price is not known: nothing is on offer";
     assert_eq!(cheap.says("2026-11-20T01:00:00Z"), format!("wait 2026-11-20T01:00:00Z until ?: {unknown}"));
+    cheap.spot = Spot::NoneFits("each has a quota of 0".into());
+    let none = "it waits for spot under $0.50/h, and no machine of that market would do: each has a quota of 0";
+    assert_eq!(cheap.says("2026-11-20T01:00:00Z"), format!("wait 2026-11-20T01:00:00Z until ?: {none}"));
     cheap.running = Some("x-222222".parse().unwrap());
     assert!(cheap.says("2026-11-20T01:00:00Z").starts_with("skip"));
 }
