@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{Context, ExitCode, Fault, job_root};
 use crate::job::{MachineSpec, Plan, Proof};
-use crate::jobdir::ProofDir;
+use crate::jobdir::{ProofDir, proof_keys};
 use crate::market::Cloud;
 use crate::policy::proof::{Standing, not_tried, standing};
 use crate::wire::{Store, Workstation};
@@ -28,8 +28,10 @@ pub struct Proofs {
 /// # Errors
 /// AWS does not know us, or the job root does not answer.
 pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fault> {
-    let account = account(workstation).await?;
-    let proofs = ProofDir::new(store.clone(), &account).all().await.map_err(|error| job_root::record_fault(&error))?;
+    // At once: a launch waits for each answer that must come after another.
+    let (account, keys) = tokio::join!(account(workstation), proof_keys(&**store));
+    let (account, keys) = (account?, keys.map_err(|error| job_root::record_fault(&error))?);
+    let proofs = ProofDir::new(store.clone(), &account).among(&keys).await.map_err(|error| job_root::record_fault(&error))?;
     Ok(Proofs { account, proofs })
 }
 

@@ -43,7 +43,7 @@ pub use insist::{insist, is_silence};
 pub use journal::{Event, What};
 pub use news::{JobNews, News, has_news, news};
 pub use over::{JobsOver, jobs_over, put_jobs_over};
-pub use proofs::ProofDir;
+pub use proofs::{ProofDir, proof_keys};
 pub use record::{RecordError, decode, encode};
 pub use schedules::{ScheduleDir, schedules};
 pub use stored::stored_kind;

@@ -9,12 +9,25 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::try_join_all;
 
 use super::dir::{JobDirError, read, unless_damaged};
 use super::layout;
 use super::record::encode;
 use crate::job::Proof;
 use crate::ports::Store;
+
+/// The keys of the proofs of all accounts, for whoever is still asking which one this is.
+///
+/// # Errors
+/// When the store does not answer.
+pub async fn proof_keys(store: &dyn Store) -> Result<Vec<String>, JobDirError> {
+    keys(store, layout::PROOFS).await
+}
+
+async fn keys(store: &dyn Store, under: &str) -> Result<Vec<String>, JobDirError> {
+    Ok(store.list(under).await?.into_iter().map(|meta| meta.key).collect())
+}
 
 /// The proofs of one account. Cheap to clone.
 #[derive(Clone)]
@@ -42,14 +55,18 @@ impl ProofDir {
     /// # Errors
     /// As [`ProofDir::newest`].
     pub async fn all(&self) -> Result<Vec<Proof>, JobDirError> {
-        let mut proofs = Vec::new();
-        // A handful: one for each region that somebody uses.
-        for meta in self.store.list(&layout::proofs(&self.account)).await? {
-            let region = meta.key.strip_prefix(&layout::proofs(&self.account)).and_then(|name| name.strip_suffix(".json"));
-            let Some(region) = region else { continue };
-            proofs.extend(self.newest(region).await?);
-        }
-        Ok(proofs)
+        self.among(&keys(&*self.store, &layout::proofs(&self.account)).await?).await
+    }
+
+    /// The newest of each region that has one of these keys, all asked for at once: a handful, one for each region that somebody uses.
+    ///
+    /// # Errors
+    /// As [`ProofDir::newest`].
+    pub async fn among(&self, keys: &[String]) -> Result<Vec<Proof>, JobDirError> {
+        let ours = layout::proofs(&self.account);
+        let regions = keys.iter().filter_map(|key| key.strip_prefix(&ours)?.strip_suffix(".json"));
+        let found = try_join_all(regions.map(|region| self.newest(region))).await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Overwrites the one before. A record of a newer version is left alone.

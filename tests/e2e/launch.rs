@@ -1,9 +1,10 @@
 //! `lamp run` against EC2's API, as the real binary: what is asked, in how many round trips, and what stands in the call.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-use super::bench::{Bench, Finish as _, kill};
+use super::bench::{Bench, Finish as _, Running, kill, wait_until};
 use super::false_ec2::{Call, FalseEc2, Options, rounds};
 use super::jobs::assert_code;
 
@@ -38,25 +39,43 @@ fn before_the_launch(calls: &[Call]) -> Vec<Call> {
     calls.iter().take_while(|call| call.action != "RunInstances").cloned().collect()
 }
 
+/// Somebody has shown lately that machines end by themselves, as `lamp doctor --prove` keeps it.
+fn prove(ec2: &FalseEc2, env: &BTreeMap<String, String>) {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/proof.json");
+    let mut proof: serde_json::Value = serde_json::from_slice(&std::fs::read(kept).expect("it is kept")).expect("JSON");
+    (proof["at"], proof["region"]) = (jiff::Timestamp::now().to_string().into(), "us-east-1".into());
+    (proof["account"], proof["passed"]) = (ec2.account().into(), true.into());
+    let root = env["LAMP_JOB_ROOT"].trim_start_matches("s3://");
+    let put = ec2.s3("PUT", &format!("/{root}/proofs/{}/us-east-1.json", ec2.account()), proof.to_string().as_bytes());
+    assert_eq!(put.0, 200);
+}
+
+/// Whoever leaves the machine to a proof, whoever does without, and whoever stays with it.
 #[test]
 fn a_warm_launch_waits_for_four_round_trips() {
-    let Some((ec2, env)) = account() else { return };
-    let bench = Bench::new();
-    bench.write("job.toml", JOB);
-    leave_a_job(&bench, &env);
-    // So long that what is asked at once overlaps on a busy computer too.
-    ec2.latency(Duration::from_millis(800));
-    // What was under way when its process was killed is answered before this is, and counts no more.
-    ec2.ask("DescribeRegions", &[]).expect("an answer");
-    let begun = ec2.take_calls().iter().map(|call| call.began).max();
-    let second = lamp(&bench, &env, &["run", "--detach", "--unproven", "job.toml"]);
-    assert_code(&second, 0);
-    let calls: Vec<Call> = ec2.take_calls().into_iter().filter(|call| Some(call.began) > begun).collect();
-    let before = before_the_launch(&calls);
-    let told: Vec<String> = before.iter().map(|call| format!("{:.3} {} {}", call.began.as_secs_f64(), call.service, call.action)).collect();
-    assert!(rounds(&before) <= 4, "{} in turn:\n{}", rounds(&before), told.join("\n"));
-    // Nobody stands behind these machines: what drives the jobs would wait for them.
-    bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
+    for words in [&["--detach", "--unproven"][..], &["--detach"], &[]] {
+        let Some((ec2, env)) = account() else { return };
+        let bench = Bench::new();
+        bench.write("job.toml", JOB);
+        leave_a_job(&bench, &env);
+        prove(&ec2, &env);
+        // So long that what is asked at once overlaps on a busy computer too.
+        ec2.latency(Duration::from_millis(800));
+        // What was under way when its process was killed is answered before this is, and counts no more.
+        ec2.ask("DescribeRegions", &[]).expect("an answer");
+        let begun = ec2.take_calls().iter().map(|call| call.began).max();
+        let second = Running::start(bench.lamp(&[&["run"], words, &["job.toml"]].concat()).envs(&env));
+        wait_until("the launch is asked for", || ec2.calls().iter().any(|call| call.action == "RunInstances").then_some(()));
+        let calls: Vec<Call> = ec2.take_calls().into_iter().filter(|call| Some(call.began) > begun).collect();
+        let before = before_the_launch(&calls);
+        let told: Vec<String> = before.iter().map(|call| format!("{:.3} {} {}", call.began.as_secs_f64(), call.service, call.action)).collect();
+        assert!(rounds(&before) <= 4, "{words:?}: {} in turn:\n{}", rounds(&before), told.join("\n"));
+        let proven = told.iter().any(|call| call.contains("/proofs/"));
+        assert_eq!(proven, words == ["--detach"], "{words:?}:\n{}", told.join("\n"));
+        drop(second);
+        // Nobody stands behind these machines: what drives the jobs would wait for them.
+        bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
+    }
 }
 
 #[test]
