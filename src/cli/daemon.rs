@@ -224,10 +224,6 @@ mod tests {
     #[test]
     fn a_loop_that_hangs_does_not_hide_behind_another() {
         let heard = Heard::default();
-        if context.user.caps.let_nothing() {
-            context.printer.warn("a cap in [caps] is 0: nothing is launched that costs anything");
-            context.printer.hint("without `usd_per_hour` and `usd_per_day` there is no cap");
-        }
         let pulse = Pulse::new(&heard, 2);
         let (mut one, mut other) = (pulse.of(0), pulse.of(1));
         for _ in 0..3 {
