@@ -91,7 +91,7 @@ const AUTO_HEADROOM: f64 = 1.15;
 pub const HONEST: &str = "most interruptions come from capacity, not from price: a higher bid pays more and keeps little longer";
 
 /// The bid of a rule for an offer. Never above the on-demand price where that is known, unless the user names the price or
-/// the share.
+/// the share; where it is not, a quantile stands as it is, and says so.
 ///
 /// # Errors
 /// When what the rule needs is not known.
@@ -139,7 +139,8 @@ pub fn most_ever(rule: PriceRule, offer: &Offer) -> Option<UsdPerHour> {
 fn capped(price: UsdPerHour, on_demand: Option<UsdPerHour>) -> (UsdPerHour, &'static str) {
     match on_demand {
         Some(full) if full < price => (full, ", cut to the on-demand price"),
-        _ => (price, ""),
+        Some(_) => (price, ""),
+        None => (price, ", and no on-demand price is known that it could be cut to"),
     }
 }
 
@@ -231,15 +232,21 @@ mod tests {
     }
 
     proptest! {
-        /// A quantile and `auto` never bid above the on-demand price, whatever the series was.
+        /// A quantile and `auto` never bid above the on-demand price, whatever the series was. Where nobody knows it, `auto` does not
+        /// bid, and a quantile says that nothing cuts it.
         #[test]
         fn never_above_on_demand_unless_said(
             points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30),
-            percentile in 0.0..100.0_f64, full in 1_i64..3_000_000, price in 1_i64..5_000_000,
+            percentile in 0.0..100.0_f64, full in prop::option::weighted(0.8, 1_i64..3_000_000), price in 1_i64..5_000_000,
         ) {
-            let (series, offer) = (history(&points), offer(price, Some(full)));
-            for rule in [PriceRule::Auto, PriceRule::Quantile { percentile, window: Span::from_secs(200_000) }] {
-                prop_assert!(bid(rule, &offer, Some(&series), NOW).unwrap().price <= usd(full));
+            let (series, offer) = (history(&points), offer(price, full));
+            let quantile = PriceRule::Quantile { percentile, window: Span::from_secs(200_000) };
+            let (auto, quantile) = [PriceRule::Auto, quantile].map(|rule| bid(rule, &offer, Some(&series), NOW)).into();
+            let quantile = quantile.unwrap();
+            let says_uncut = quantile.because.ends_with("no on-demand price is known that it could be cut to");
+            match full.map(usd) {
+                Some(full) => prop_assert!(auto.unwrap().price <= full && quantile.price <= full && !says_uncut),
+                None => prop_assert!(auto == Err(NoBid::OnDemandUnknown) && says_uncut, "{}", quantile.because),
             }
         }
 
