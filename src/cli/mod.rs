@@ -79,6 +79,7 @@ mod plan_shipped;
 mod plan_text;
 mod price_course;
 mod price_plot;
+mod price_source;
 mod price_table;
 mod prices;
 mod printer;

@@ -1,4 +1,4 @@
-//! The prices of one pool over time, drawn with dots; the bid is a line across.
+//! The prices of one pool over time, drawn with dots; the bid, where there is one, is a line across.
 
 use jiff::Timestamp;
 use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape, TickDisplay, TickDisplayBuilder};
@@ -10,7 +10,7 @@ const WIDTH: u32 = 120;
 const HEIGHT: u32 = 40;
 
 /// The plot and a line that says what it shows.
-pub fn text(history: &PriceHistory, bid: UsdPerHour, from: Timestamp, now: Timestamp) -> String {
+pub fn text(history: &PriceHistory, bid: Option<UsdPerHour>, from: Timestamp, now: Timestamp) -> String {
     let days_ago = |at: Timestamp| -(now.duration_since(at).as_secs_f64() / 86_400.0) as f32;
     let dollars = |price: UsdPerHour| price.per_hour().dollars() as f32;
     let mut at = from.max(history.points().first().map_or(from, |point| point.at));
@@ -21,8 +21,8 @@ pub fn text(history: &PriceHistory, bid: UsdPerHour, from: Timestamp, now: Times
         steps.push((days_ago(at), dollars(price)));
     }
     let days = days_ago(from);
-    let ceiling = [(days, dollars(bid)), (0.0, dollars(bid))];
-    let top = steps.iter().map(|(_, price)| *price).fold(dollars(bid), f32::max) * 1.05;
+    let ceiling: Vec<(f32, f32)> = bid.iter().flat_map(|bid| [(days, dollars(*bid)), (0.0, dollars(*bid))]).collect();
+    let top = steps.iter().chain(&ceiling).map(|(_, price)| *price).fold(0.0, f32::max) * 1.05;
     let digits = digits(top);
     let (prices, line) = (Shape::Lines(&steps), Shape::Lines(&ceiling));
     let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, days, 0.0, 0.0, top);
@@ -37,13 +37,8 @@ pub fn text(history: &PriceHistory, bid: UsdPerHour, from: Timestamp, now: Times
     // Blanks are blanks: they can be copied and cut.
     let text = chart.to_string().replace('\u{2800}', " ");
     let plot: Vec<&str> = text.lines().map(str::trim_end).collect();
-    format!(
-        "{} in {}, dollars an hour; the line across is the bid of ${:.4}\n{}",
-        history.instance_type,
-        history.zone,
-        dollars(bid),
-        plot.join("\n").trim_end()
-    )
+    let line = bid.map(|bid| format!("; the line across is the bid of ${:.4}", dollars(bid))).unwrap_or_default();
+    format!("{} in {}, dollars an hour{line}\n{}", history.instance_type, history.zone, plot.join("\n").trim_end())
 }
 
 /// Decimals with which two labels of the axis are never the same: a small machine costs a third of a cent.

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::{Value, json};
 
+use super::price_source::Source;
 use super::table::{Give, render, render_within};
 use crate::market::{Market, Offer, PriceHistory, PriceRule, Region, Supply, UsdPerHour, Zone};
-use crate::policy::bid;
+use crate::policy::bid::{self, NoBid};
 use crate::policy::bid_backtest::{Backtest, backtest};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +26,8 @@ pub struct Row {
     /// Spot over on-demand.
     pub ratio: Option<f64>,
     pub bid: Option<UsdPerHour>,
+    /// Why the rule gives none for a spot machine.
+    pub no_bid: Option<&'static str>,
     /// For which share of the window the price was above the bid.
     pub share_above: Option<f64>,
     pub crossings: Option<usize>,
@@ -34,6 +38,13 @@ pub struct Row {
 impl Row {
     pub fn is_of(&self, history: &PriceHistory) -> bool {
         self.zone == history.zone && self.instance_type == history.instance_type
+    }
+
+    /// As a row by itself, with whose word it is.
+    pub fn with(&self, source: &Source) -> Value {
+        let mut row = json!(self);
+        row["source"] = source.of_a_row();
+        row
     }
 
     fn gpu_text(&self) -> String {
@@ -61,8 +72,8 @@ fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now
     let (first, spot) = (offers[0], of(Market::Spot));
     let on_demand = of(Market::OnDemand).map(|offer| offer.price).or(first.on_demand);
     let history = spot.and_then(|spot| supply.history(spot));
-    let bid = spot.and_then(|spot| bid::bid(rule, spot, history, now).ok());
-    let price = bid.as_ref().map(|bid| bid.price);
+    let bid = spot.map(|spot| bid::bid(rule, spot, history, now));
+    let price = bid.as_ref().and_then(|bid| bid.as_ref().ok()).map(|bid| bid.price);
     let in_window = price.zip(history);
     let ratio = spot.zip(on_demand).map(|(spot, full)| spot.price.per_hour().dollars() / full.per_hour().dollars());
     Row {
@@ -77,10 +88,39 @@ fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now
         spot: spot.map(|spot| spot.price),
         ratio,
         bid: price,
+        no_bid: bid.and_then(Result::err).map(|no| why(&no)),
         share_above: in_window.and_then(|(bid, history)| history.share_above(bid, from, now)),
         crossings: in_window.map(|(bid, history)| history.crossings(bid, from, now)),
         backtest: spot.zip(history).filter(|_| with_backtest).and_then(|(spot, history)| backtest(rule, spot, history, from, now)),
     }
+}
+
+/// As it follows on the name of a machine; here the rule is a flag.
+fn why(no: &NoBid) -> &'static str {
+    match no {
+        NoBid::OnDemandUnknown => "has no known on-demand price, which the bid would be reckoned from; `--bid 0.65` names one in dollars",
+        NoBid::NoHistory => "has no known price history, and the bid is a quantile of it",
+    }
+}
+
+/// For which spot machines the rule gives no bid, and for which it gives one that nothing cuts: a sentence for each reason.
+pub fn about_bids(rows: &[Row], rule: PriceRule) -> Vec<String> {
+    let uncut = "has no known on-demand price that its bid would be cut to";
+    let is_cut = matches!(rule, PriceRule::Quantile { .. });
+    let mut kinds: Vec<(&Row, &str, usize)> = Vec::new();
+    for row in rows {
+        let Some(because) = row.no_bid.or_else(|| (is_cut && row.bid.is_some() && row.on_demand.is_none()).then_some(uncut)) else { continue };
+        match kinds.iter_mut().find(|(_, known, _)| *known == because) {
+            Some((_, _, others)) => *others += 1,
+            None => kinds.push((row, because, 0)),
+        }
+    }
+    let sentence = |(first, because, others): (&Row, &str, usize)| {
+        let gives_none = if first.no_bid.is_some() { format!("`{}` gives no bid: ", in_words(rule)) } else { String::new() };
+        let more = if others == 0 { String::new() } else { format!("; nor has any of {others} more") };
+        format!("{gives_none}{} in {} {because}{more}", first.instance_type, first.zone)
+    };
+    kinds.into_iter().map(sentence).collect()
 }
 
 const HEADINGS: [&str; 9] = ["type", "zone", "gpus", "vcpus", "on-demand", "spot", "ratio", "bid", "exceeded"];
@@ -156,8 +196,9 @@ fn in_words(rule: PriceRule) -> String {
     }
 }
 
-pub fn csv(rows: &[Row]) -> String {
-    let mut lines = vec!["instance_type,region,zone,gpus,gpu_model,gpu_memory_mib,vcpus,on_demand,spot,ratio,bid,share_above,crossings".to_owned()];
+pub fn csv(rows: &[Row], source: &Source) -> String {
+    let mut lines =
+        vec!["instance_type,region,zone,gpus,gpu_model,gpu_memory_mib,vcpus,on_demand,spot,ratio,bid,share_above,crossings,source,as_of".to_owned()];
     for row in rows {
         let price = |price: Option<UsdPerHour>| price.map(|price| price.per_hour().dollars().to_string()).unwrap_or_default();
         let number = |number: Option<f64>| number.map(|number| format!("{number:.4}")).unwrap_or_default();
@@ -175,6 +216,8 @@ pub fn csv(rows: &[Row]) -> String {
             price(row.bid),
             number(row.share_above),
             row.crossings.map(|times| times.to_string()).unwrap_or_default(),
+            source.name.to_owned(),
+            source.as_of.clone(),
         ];
         lines.push(fields.map(|field| quoted(&field)).join(","));
     }

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::flags::one_name;
 use super::patience::saying;
 use super::price_course as course;
+use super::price_source::Source;
 use super::price_table::{self as table, Row};
 use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purchase, region};
 use crate::config::closest;
@@ -64,7 +65,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_unsaid(args, context)?;
     let machine = machine(args)?;
     let window = Span::from_secs(u64::from(args.days.max(window_days(args.bid))) * 86_400);
-    let (supply, source, is_asked) = supply(context, &machine, window).await?;
+    let (supply, source) = supply(context, &machine, window).await?;
+    let (has_rows, is_asked) = (args.csv || context.format == Format::Jsonl, source.is_asked());
+    if has_rows {
+        context.printer.speak_beside_rows();
+    }
+    source.warn(context);
     let now = context.clock.now();
     let from = back(now, Span::from_secs(u64::from(args.days) * 86_400));
     let rows = table::rows(&supply, args.bid, from, now, args.backtest);
@@ -76,18 +82,23 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.history || zone.is_some() {
         course::refuse_none(&courses, &supply, zone, is_asked)?;
     }
-    if args.csv {
-        context.printer.line(if args.history { course::csv(&courses) } else { table::csv(&rows) });
-        return Ok(ExitCode::SUCCESS);
-    }
+    let bids = table::about_bids(&rows, args.bid);
     match context.format {
+        _ if args.csv => context.printer.line(if args.history { course::csv(&courses) } else { table::csv(&rows, &source) }),
         Format::Json => context.printer.json(&json!({
             "source": source, "rule": args.bid, "days": args.days, "rows": rows, "histories": courses, "refused": supply.refused, "notes": supply.notes,
             "buy": purchase::document(&args.buy, &rows),
         })),
         Format::Jsonl if args.history => course::points(&courses).for_each(|point| context.printer.json(&point)),
-        Format::Jsonl => rows.iter().for_each(|row| context.printer.json(row)),
-        Format::Text => show(args, context, &supply, &rows, &courses, from),
+        Format::Jsonl => rows.iter().for_each(|row| context.printer.json(&row.with(&source))),
+        Format::Text => show(args, context, &rows, &courses, from),
+    }
+    // Beside rows as beside the table; a document has them.
+    for note in bids.iter().chain(&supply.notes).chain(&shortened(&supply.refused)) {
+        context.printer.note(note);
+    }
+    if !has_rows && rows[0].bid.is_some() {
+        context.printer.note(HONEST);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -178,7 +189,7 @@ fn said_once(reasons: &[String], end: &str) -> String {
     said.collect::<Vec<_>>().join("; ")
 }
 
-fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], courses: &[PriceHistory], from: jiff::Timestamp) {
+fn show(args: &Args, context: &Context, rows: &[Row], courses: &[PriceHistory], from: jiff::Timestamp) {
     context.printer.line(table::text(rows, context.printer.columns(Stream::Out)));
     context.printer.note(table::legend(rows, args.bid, args.days));
     if args.backtest {
@@ -187,26 +198,20 @@ fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], courses: 
     let best = &rows[0];
     // Without a zone, the course of the cheapest machine that there is.
     let drawn = if args.zone.is_some() { courses.first() } else { courses.iter().find(|course| best.is_of(course)) };
-    let bid = drawn.and_then(|course| rows.iter().find(|row| row.is_of(course))?.bid).filter(|_| !context.printer.is_quiet());
-    if let (Some(bid), Some(history)) = (bid, drawn) {
+    if let Some(history) = drawn.filter(|_| !context.printer.is_quiet()) {
+        let bid = rows.iter().find(|row| row.is_of(history)).and_then(|row| row.bid);
         context.printer.line(format!("\n{}", price_plot::text(history, bid, from, context.clock.now())));
     }
     for line in purchase::text(&args.buy, rows) {
         context.printer.line(line);
     }
-    for note in supply.notes.iter().chain(&shortened(&supply.refused)) {
-        context.printer.note(note);
-    }
-    if best.bid.is_some() {
-        context.printer.note(HONEST);
-    }
 }
 
-/// EC2's answer, or the catalogue's; which of the two it is, in words, and whether it is EC2's.
-async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Result<(Supply, serde_json::Value, bool), Fault> {
+/// EC2's answer, or the catalogue's, and which of the two it is.
+async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Result<(Supply, Source), Fault> {
     let workstation = job_root::workstation(context)?;
     let because = match saying(context, "asking EC2 for types, zones and prices", workstation.ec2_supply(machine, window)).await {
-        Ok(supply) => return Ok((supply, json!({ "name": "ec2", "as_of": context.clock.now() }), true)),
+        Ok(supply) => return Ok((supply, Source::ec2(context.clock.now()))),
         Err(error) => Fault::from_error(ExitCode::UNREACHABLE, &*error),
     };
     let catalog = Catalog::shipped();
@@ -214,14 +219,11 @@ async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Resul
     let regions: Vec<Region> = if named.is_empty() { catalog.regions() } else { named.iter().map(Region::new).collect() };
     let mut supply = catalog.supply(&machine.gpus, &machine.instance_types, &regions);
     let as_of = catalog.prices_as_of();
-    context.printer.warn(format!("this is not from EC2: {}", because.sentence()));
-    let slip = region::hint(&because.sentence());
-    slip.iter().chain(&because.hint).for_each(|hint| context.printer.hint(hint));
     supply.notes.push(format!(
         "this is the catalogue that ships with `lamp`: on-demand prices of {as_of}, types and zones of {}, the zones by their ids; spot prices are not in it",
         catalog.types_as_of()
     ));
-    Ok((supply, json!({ "name": "catalogue", "as_of": as_of, "because": because.sentence() }), false))
+    Ok((supply, Source::catalogue(&because)))
 }
 
 /// The rules look back further than the window that is shown.

@@ -32,6 +32,8 @@ pub struct Printer {
     unwritten: OnceLock<std::io::ErrorKind>,
     /// Something was printed since it was asked last.
     spoke: AtomicBool,
+    /// Rows are printed, which have no place for what is said of all of them.
+    has_rows: AtomicBool,
     warned: Mutex<Warned>,
     /// `--job-root` of this call, as a shell takes it.
     job_root: OnceLock<String>,
@@ -89,6 +91,7 @@ impl Printer {
             gone: AtomicBool::new(false),
             unwritten: OnceLock::new(),
             spoke: AtomicBool::new(false),
+            has_rows: AtomicBool::new(false),
             warned: Mutex::default(),
             job_root: OnceLock::new(),
         }
@@ -184,9 +187,18 @@ impl Printer {
         self.line(text.expect("our documents have string keys and no failing serializers"));
     }
 
-    /// A sentence for people about what goes on; silent with `-q` and where machines read.
+    /// From here on what is printed is rows: what must be said beside them goes to stderr also where machines read.
+    pub fn speak_beside_rows(&self) {
+        self.has_rows.store(true, Ordering::Relaxed);
+    }
+
+    fn speaks(&self) -> bool {
+        self.format == Format::Text || self.has_rows.load(Ordering::Relaxed)
+    }
+
+    /// A sentence for people about what goes on; silent with `-q`, and where machines read a document.
     pub fn note(&self, text: impl Display) {
-        if !self.quiet && self.format == Format::Text {
+        if !self.quiet && self.speaks() {
             self.err_line(&self.in_root(&text.to_string()));
         }
     }
@@ -199,7 +211,7 @@ impl Printer {
             let at = warned.traced.iter().position(|traced| *traced == text);
             at.and_then(|at| warned.traced.remove(at)).is_some()
         };
-        if self.format == Format::Text && !was_traced {
+        if self.speaks() && !was_traced {
             self.warn_line(&text);
         }
     }
@@ -224,7 +236,7 @@ impl Printer {
     }
 
     pub fn hint(&self, text: impl Display) {
-        if !self.quiet && self.format == Format::Text {
+        if !self.quiet && self.speaks() {
             self.hint_line(&self.in_root(&text.to_string()));
         }
     }

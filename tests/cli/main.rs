@@ -54,6 +54,7 @@ mod plan_says;
 #[cfg(feature = "aws")]
 mod plan_shipped;
 mod prices;
+mod prices_said;
 #[cfg(feature = "aws")]
 mod prove;
 #[cfg(feature = "aws")]

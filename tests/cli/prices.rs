@@ -10,7 +10,7 @@ const OFFLINE: [(&str, &str); 4] = [
     ("AWS_CONFIG_FILE", "/dev/null"),
 ];
 
-fn offline(args: &[&str]) -> Ended {
+pub(super) fn offline(args: &[&str]) -> Ended {
     let sandbox = Sandbox::new();
     sandbox.end(sandbox.command(args).envs(OFFLINE))
 }
@@ -98,7 +98,7 @@ fn wrong_words_are_taught() {
 }
 
 #[cfg(feature = "aws")]
-mod asked {
+pub(crate) mod asked {
     use jiff::SignedDuration;
     use serde_json::Value;
 
@@ -114,7 +114,7 @@ mod asked {
         Some(ec2)
     }
 
-    fn asked(ec2: &FalseEc2, args: &[&str]) -> Ended {
+    pub(crate) fn asked(ec2: &FalseEc2, args: &[&str]) -> Ended {
         let sandbox = Sandbox::new();
         sandbox.end(sandbox.command(args).envs(ec2.env()))
     }
