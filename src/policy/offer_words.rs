@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::bid::Bid;
 use super::fallback::TooDear;
 use super::placement::Ask;
-use super::ranking::figure;
+use super::ranking::{Rates, figure};
 use crate::job::{MarketChoice, RejectedOffer};
 use crate::market::{Cloud, Market, Offer, Usd};
 
@@ -40,10 +40,12 @@ pub(super) fn grouped(rejected: &[RejectedOffer]) -> Vec<String> {
     groups.into_iter().map(|(offer, because, zones)| format!("{} in {} {because}", offer.instance_type, zones.join(", "))).collect()
 }
 
-/// Why another offer was not taken, on which the work is so many times as fast.
-pub(super) fn dearer(other: &Offer, best: &Offer, speed: f64) -> String {
+/// Why another offer was not taken.
+pub(super) fn dearer(other: &Offer, best: &Offer, rates: &Rates<'_>) -> String {
+    let speed = rates.speed(other) / rates.speed(best);
     if speed != 1.0 && other.market == best.market {
-        return format!("costs {}, and the work is {} times as fast there as on {}", other.price, figure(speed), best.instance_type);
+        let start = if rates.is_outweighed(other, best) { ", which its start outweighs" } else { "" };
+        return format!("costs {}, and the work is {} times as fast there as on {}{start}", other.price, figure(speed), best.instance_type);
     }
     match other.hourly().cmp(&best.hourly()) {
         Ordering::Equal => format!("costs {} too", other.price),
@@ -54,7 +56,7 @@ pub(super) fn dearer(other: &Offer, best: &Offer, speed: f64) -> String {
 }
 
 /// Why the best offer is the best, and what should be known of it.
-pub(super) fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Option<Bid>)]) -> Vec<String> {
+pub(super) fn reasons(ask: &Ask<'_>, rates: &Rates<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Option<Bid>)]) -> Vec<String> {
     let spec = ask.spec;
     let with = if best.extras.per_hour() > Usd::ZERO { format!(", {} with its disk and address", best.hourly()) } else { String::new() };
     let wanted = &spec.machine.gpus;
@@ -67,6 +69,9 @@ pub(super) fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[
         0 => format!("the one offer that fits, at {}{with}", best.price),
         _ if !is_cheapest && ask.prefers == Some(best.market) => {
             format!("the best of {} that fit, {}, at {}{with}", peers + 1, best.market, best.price)
+        }
+        others if !is_cheapest && rates.by_the_rest() => {
+            format!("the one that is expected to finish for the least of {} that fit, at {}{with}", others + 1, best.price)
         }
         others if !is_cheapest => format!("the one with the cheapest hour of work of {} that fit, at {}{with}", others + 1, best.price),
         others => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),

@@ -60,7 +60,7 @@ pub struct Ask<'a> {
 /// Of spot pools, by zone and type.
 pub type Overheads = BTreeMap<(String, String), f64>;
 
-/// Takes the cheapest offer that fits.
+/// Takes the offer that fits on which the job is cheapest.
 ///
 /// # Errors
 /// When none fits; each one's reason is given.
@@ -81,24 +81,20 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
         }
     }
     let rates = &bound.rates;
-    let worth = |offer: &Offer| (ask.prefers.is_some_and(|market| market != offer.market), rates.usd_per_work(offer));
+    let worth = |offer: &Offer| (ask.prefers.is_some_and(|market| market != offer.market), rates.rank(offer));
     fitting.sort_by(|(a, _), (b, _)| {
-        let ((a_later, a_usd), (b_later, b_usd)) = (worth(a), worth(b));
-        a_later.cmp(&b_later).then(a_usd.total_cmp(&b_usd))
+        let ((a_later, (a_rest, a_hour)), (b_later, (b_rest, b_hour))) = (worth(a), worth(b));
+        a_later.cmp(&b_later).then(a_rest.total_cmp(&b_rest)).then(a_hour.total_cmp(&b_hour))
     });
     let Some(((best, bid), others)) = fitting.split_first() else {
         return Err(no_offer(ask, &rejected, too_dear));
     };
-    rejected.extend(
-        others
-            .iter()
-            .map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best, rates.speed(other) / rates.speed(best)) }),
-    );
+    rejected.extend(others.iter().map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best, rates) }));
     rejected.extend(too_dear.iter().map(|dear| RejectedOffer { offer: dear.offer.clone(), because: dear.because() }));
     let terms = ask.terms(best, bid.as_ref());
     let kill_at = terms.hard_end();
     let most_any_usd = most_of(ask, &fitting);
-    let mut reasons = reasons(ask, best, bid.as_ref(), others);
+    let mut reasons = reasons(ask, rates, best, bid.as_ref(), others);
     let fits: Vec<&Offer> = fitting.iter().map(|(offer, _)| *offer).collect();
     reasons.extend(rates.about_speeds(&fits));
     reasons.extend(rates.expectation(best).filter(|_| ask.spec.machine.market != MarketChoice::Auto));

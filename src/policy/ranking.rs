@@ -3,8 +3,9 @@
 //! ```text
 //!   hourly x (1 + starts) / speed ──> an hour of work ── x work left ──> what it takes to finish
 //! ```
-//! The order of offers goes by the first: it is known also where nobody has said how much work there is. What must never live
-//! here: a refusal (`placement`), the market (`market_choice`).
+//! The order of offers goes by the second where the job says how much work it is, since a start costs more on a fast machine than
+//! on a slow one; else by the first, which is always known. What must never live here: a refusal (`placement`), the market
+//! (`market_choice`).
 
 use std::collections::BTreeSet;
 
@@ -71,12 +72,33 @@ impl<'a> Rates<'a> {
         self.plain(offer) * (1.0 + self.overhead(offer))
     }
 
-    /// What the rest of the job is expected to cost there, from the next start on.
-    fn to_finish(&self, offer: &Offer) -> Option<Usd> {
+    /// What the rest of the job is expected to cost there in dollars, from the next start on.
+    fn rest(&self, offer: &Offer) -> Option<f64> {
         let work = self.hours_left? / self.speed(offer);
         let start = if offer.cloud == Cloud::Local { 0.0 } else { self.start_hours };
         let hours = work + (work * self.overhead(offer)).max(start);
-        Usd::from_dollars(offer.hourly().per_hour().dollars() * hours).ok()
+        Some(offer.hourly().per_hour().dollars() * hours)
+    }
+
+    fn to_finish(&self, offer: &Offer) -> Option<Usd> {
+        Usd::from_dollars(self.rest(offer)?).ok()
+    }
+
+    /// Whether the rest of the job is what offers are ranked by. Where nobody has said how much work it is, and all kinds are alike, a
+    /// start is the same on each of them, and changes nothing.
+    pub(super) fn by_the_rest(&self) -> bool {
+        self.hours_left.is_some() && (self.ask.spec.limits.work.is_some() || !self.speeds.is_empty())
+    }
+
+    /// What offers are ranked by, the least first: what it takes to finish, and then an hour of work.
+    pub(super) fn rank(&self, offer: &Offer) -> (f64, f64) {
+        let an_hour = self.usd_per_work(offer);
+        (self.rest(offer).filter(|_| self.by_the_rest()).unwrap_or(an_hour), an_hour)
+    }
+
+    /// Whether an hour of work is cheaper there than on the best, and what a start costs there is more than that saves.
+    pub(super) fn is_outweighed(&self, other: &Offer, best: &Offer) -> bool {
+        self.by_the_rest() && self.usd_per_work(other) < self.usd_per_work(best)
     }
 
     pub(super) fn ranked(&self, offer: &Offer) -> Ranked {

@@ -325,7 +325,7 @@ fn offers_are_ranked_by_what_an_hour_of_work_costs() {
     let known = plan("speed = { A10G = 1.0, T4 = 0.3 }");
     assert!(known.starts_with("g5.xlarge in us-east-1a, on-demand, $1.01/h"), "{known}");
     for said in [
-        "because it is the one with the cheapest hour of work of 10 that fit, at $1.01/h",
+        "because it is the one that is expected to finish for the least of 10 that fit, at $1.01/h",
         "the speed of this work is taken to be 0.3 on T4, 1 on A10G\n",
         // 8 h and a start of twelve minutes at 1.022.
         "expected to cost $8.38 to finish: 8h of work there, a start included\n",

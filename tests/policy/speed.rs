@@ -1,4 +1,4 @@
-//! `[machine.speed]`: offers are ranked by what an hour of work costs.
+//! `[machine.speed]`: offers are ranked by what it takes to finish, or, where that is not known, by what an hour of work costs.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,12 @@ fn speeds(said: &[(&str, f64)]) -> Speeds {
 }
 
 fn placed(spec: &Spec, offers: &[Offer], history: &[AttemptRecord]) -> Placement {
+    placed_with(spec, offers, history, &Overheads::new())
+}
+
+fn placed_with(spec: &Spec, offers: &[Offer], history: &[AttemptRecord], overheads: &Overheads) -> Placement {
     let supply = Supply { offers: offers.to_vec(), ..Supply::default() };
-    let overheads = Overheads::new();
-    let ask = Ask {
-        spec,
-        supply: &supply,
-        history,
-        budget_left: None,
-        more_time: Span::ZERO,
-        overheads: &overheads,
-        prefers: None,
-        widened: None,
-        now: now(),
-    };
+    let ask = Ask { spec, supply: &supply, history, budget_left: None, more_time: Span::ZERO, overheads, prefers: None, widened: None, now: now() };
     place(&ask).expect("all of them fit")
 }
 
@@ -63,7 +56,7 @@ fn the_cheapest_hour_of_work_is_taken_and_the_rest_is_reckoned() {
     // Six hours on an A10G are ten on an L4.
     let known = placed(&job(&[("A10G", 1.0), ("L4", 0.6)], Some("6h")), &offers, &[]);
     assert_eq!(order(&known), ["g5.xlarge", "g6.xlarge", "g5.12xlarge"]);
-    assert!(known.reasons[0].starts_with("the one with the cheapest hour of work of 3 that fit, at $1.00/h"), "{:?}", known.reasons);
+    assert!(known.reasons[0].starts_with("the one that is expected to finish for the least of 3 that fit, at $1.00/h"), "{:?}", known.reasons);
     // Each with a start of ten minutes, which nobody has measured, and two between two machines.
     let usd: Vec<f64> = known.ranking.iter().map(|ranked| ranked.usd_to_finish.expect("known").dollars()).collect();
     for (usd, expected) in usd.iter().zip([6.0 + 0.2, 0.8 * (10.0 + 0.2), 3.0 * (6.0 + 0.2)]) {
@@ -77,6 +70,23 @@ fn the_cheapest_hour_of_work_is_taken_and_the_rest_is_reckoned() {
     // A name that nothing is of is a slip that would cost money quietly.
     let slip = placed(&job(&[("L40", 3.0)], None), &offers, &[]);
     assert!(slip.reasons.contains(&"`machine.speed` names L40, and nothing that fits is of these".to_owned()), "{:?}", slip.reasons);
+}
+
+/// A start costs six times as much on a machine that is six times as dear, however fast the work is there.
+#[test]
+fn of_little_work_the_start_decides() {
+    let offers = [offer("g5.12xlarge", "A10G", 4, 5_672_000), offer("g5.xlarge", "A10G", 1, 1_006_000)];
+    let said = [("A10G", 1.0), ("g5.12xlarge", 6.0)];
+    // Half an hour and a start of twelve minutes, or five minutes and such a start.
+    let short = placed(&job(&said, Some("30m")), &offers, &[]);
+    assert_eq!(order(&short), ["g5.xlarge", "g5.12xlarge"]);
+    let usd: Vec<f64> = short.ranking.iter().map(|ranked| ranked.usd_to_finish.expect("known").dollars()).collect();
+    assert!((usd[0] - 1.006 * 0.7).abs() < 1e-5 && (usd[1] - 5.672 * (0.5 / 6.0 + 0.2)).abs() < 1e-5, "{usd:?}");
+    let because = &short.rejected.iter().find(|no| no.offer.instance_type == "g5.12xlarge").expect("it is named").because;
+    assert_eq!(because, "costs $5.67/h, and the work is 6 times as fast there as on g5.xlarge, which its start outweighs");
+    // Of three days the start is nothing; and of work that nobody has named an hour is all that is known.
+    assert_eq!(order(&placed(&job(&said, Some("3d")), &offers, &[])), ["g5.12xlarge", "g5.xlarge"]);
+    assert_eq!(order(&placed(&job(&said, None), &offers, &[])), ["g5.12xlarge", "g5.xlarge"]);
 }
 
 /// An attempt on this machine, which took so long for a step.
@@ -128,7 +138,35 @@ proptest! {
         for (n, before) in ranking.iter().enumerate() {
             for behind in &ranking[n + 1..] {
                 prop_assert!(price(&before.instance_type) != price(&behind.instance_type) || before.speed >= behind.speed, "{ranking:#?}");
-                prop_assert!(before.usd_per_hour_of_work <= behind.usd_per_hour_of_work);
+                prop_assert!(before.usd_to_finish <= behind.usd_to_finish);
+            }
+        }
+    }
+
+    /// Where it is known how much work there is, nothing that is cheaper to finish stands behind: neither the start of a fast machine
+    /// nor those that a spot machine is expected to have are left out. Where it is not known, the same holds of an hour of work.
+    #[test]
+    fn what_it_takes_to_finish_never_falls_down_the_ranking(
+        offers in offers(), said in said(), work in prop::option::weighted(0.8, 60_u64..400_000), starts in prop::collection::vec(0.0_f64..3.0, 8),
+    ) {
+        let mut spec = job(&[], None);
+        spec.limits.work = work.map(Span::from_secs);
+        spec.machine.speed = Speeds::new(said);
+        let mut overheads = Overheads::new();
+        let bought = offers.into_iter().zip(starts).enumerate().map(|(n, (offer, start))| match n % 2 {
+            0 => offer,
+            _ => {
+                overheads.insert((offer.zone.to_string(), offer.instance_type.clone()), start);
+                Offer { market: Market::Spot, on_demand: Some(offer.price.times(3.0)), ..offer }
+            }
+        });
+        let bought: Vec<Offer> = bought.collect();
+        let ranking = placed_with(&spec, &bought, &[], &overheads).ranking;
+        prop_assert_eq!(ranking.len(), bought.len());
+        for pair in ranking.windows(2) {
+            match (pair[0].usd_to_finish, pair[1].usd_to_finish) {
+                (Some(before), Some(behind)) => prop_assert!(before <= behind, "{ranking:#?}"),
+                _ => prop_assert!(work.is_none() && pair[0].usd_per_hour_of_work <= pair[1].usd_per_hour_of_work, "{ranking:#?}"),
             }
         }
     }
