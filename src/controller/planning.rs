@@ -21,7 +21,7 @@ use super::ready::{Launchable, Search, Unready, launchable};
 use crate::instance::Tags;
 use crate::job::{AttemptNo, CheckpointNo, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, ResolvedSpec};
 use crate::jobdir::JobDir;
-use crate::market::{Cloud, Market, Offer, PriceHistory, Quota, Span, Supply};
+use crate::market::{Cloud, Market, Offer, PriceHistory, Quota, Span, Supply, uncounted};
 use crate::policy::Wishes;
 use crate::policy::auto::AutoStep;
 use crate::policy::bid::back;
@@ -166,6 +166,7 @@ impl Controller {
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
         reasons.extend(decided.as_ref().map(|reason| reason.text.clone()));
+        reasons.extend(uncounted(&placed.offer));
         reasons.extend(supply.notes);
         reasons.extend(self.store.region().and_then(|region| paid_by_the_gigabyte(&placed.offer, &region)));
         reasons.extend(spec.continues.as_ref().map(|continues| goes_on_from(continues, kept)));

@@ -1,9 +1,11 @@
 //! Which quotas of EC2 count which machines.
 //!
-//! The codes and names are those of Service Quotas (`aws service-quotas list-service-quotas --service-code ec2`). What must never
-//! live here: how much of one is left ([`Quota`](super::Quota)).
+//! The codes and names are those of Service Quotas (`aws service-quotas list-service-quotas --service-code ec2`, and AWS's page
+//! "Amazon EC2 instance type quotas"). What must never live here: how much of one is left ([`Quota`](super::Quota)).
 
-use super::{Market, Offer, is_of_any};
+use std::collections::BTreeSet;
+
+use super::{Catalog, Cloud, Market, Offer, is_of_any};
 
 const STANDARD: &[&str] = &["a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"];
 
@@ -28,7 +30,8 @@ const fn kind(code: &'static str, name: &'static str, market: Market, families: 
     QuotaKind { code, name, market, families }
 }
 
-/// The quotas that machines of ours fall under. On the spot market each generation of P has its own.
+/// The quotas that machines of ours fall under. On the spot market generations of P have their own, and the page names none for P6:
+/// what no row counts is said to be so ([`uncounted`]).
 pub const QUOTA_KINDS: &[QuotaKind] = &[
     kind("L-DB2E81BA", "Running On-Demand G and VT instances", Market::OnDemand, &["g", "gr", "vt"]),
     kind("L-417A185B", "Running On-Demand P instances", Market::OnDemand, &["p"]),
@@ -37,10 +40,95 @@ pub const QUOTA_KINDS: &[QuotaKind] = &[
     kind("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", Market::Spot, &["p2", "p3", "p4"]),
     kind("L-C4BD4855", "All P5 Spot Instance Requests", Market::Spot, &["p5"]),
     kind("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", Market::Spot, STANDARD),
+    kind("L-7295265B", "Running On-Demand X instances", Market::OnDemand, &["x"]),
+    kind("L-74FC7D96", "Running On-Demand F instances", Market::OnDemand, &["f"]),
+    kind("L-1945791B", "Running On-Demand Inf instances", Market::OnDemand, &["inf"]),
+    kind("L-2C3B7624", "Running On-Demand Trn instances", Market::OnDemand, &["trn"]),
+    kind("L-6E869C2A", "Running On-Demand DL instances", Market::OnDemand, &["dl"]),
+    kind("L-F7808C92", "Running On-Demand HPC instances", Market::OnDemand, &["hpc"]),
+    kind("L-43DA4232", "Running On-Demand High Memory instances", Market::OnDemand, &["u"]),
+    kind("L-E3A00192", "All X Spot Instance Requests", Market::Spot, &["x"]),
+    kind("L-88CF9481", "All F Spot Instance Requests", Market::Spot, &["f"]),
+    kind("L-B5D1601B", "All Inf Spot Instance Requests", Market::Spot, &["inf"]),
+    kind("L-6B0D517C", "All Trn Spot Instance Requests", Market::Spot, &["trn"]),
+    kind("L-85EED4F7", "All DL Spot Instance Requests", Market::Spot, &["dl"]),
 ];
+
+fn is_counted(instance_type: &str, market: Market) -> bool {
+    QUOTA_KINDS.iter().any(|kind| kind.market == market && kind.counts(instance_type))
+}
+
+/// What should be said of an offer that no row counts: a plan of it shows no quota, and that is not to read as if it had none.
+pub fn uncounted(offer: &Offer) -> Option<String> {
+    let is_uncounted = offer.cloud == Cloud::Aws && !is_counted(&offer.instance_type, offer.market);
+    is_uncounted.then(|| {
+        let (kind, market) = (&offer.instance_type, offer.market);
+        format!(
+            "no quota that this version knows counts {kind}, {market}: what is left of it is not known, and EC2 may refuse a launch for want of one"
+        )
+    })
+}
+
+/// The families of the shipped catalogue that no row counts on a market: `p6`.
+pub fn uncounted_families(market: Market) -> BTreeSet<&'static str> {
+    let uncounted = Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).filter(|name| !is_counted(name, market));
+    uncounted.filter_map(|name| name.split(['.', '-']).next()).collect()
+}
 
 /// Whether one quota of one region counts both; of a family that is in none of the table, its machines share one of their own.
 pub fn share_a_quota(one: &Offer, other: &Offer) -> bool {
     let both = |kind: &QuotaKind| kind.market == one.market && kind.counts(&one.instance_type) && kind.counts(&other.instance_type);
     one.region == other.region && one.market == other.market && (one.family() == other.family() || QUOTA_KINDS.iter().any(both))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::market::{Arch, Region, UsdPerHour, Zone};
+
+    fn offer(cloud: Cloud, instance_type: &str, market: Market) -> Offer {
+        Offer {
+            cloud,
+            region: Region::new("us-east-1"),
+            zone: Zone::new("us-east-1a"),
+            instance_type: instance_type.into(),
+            gpus: 8,
+            gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 192,
+            arch: Arch::X86_64,
+            market,
+            price: UsdPerHour::ZERO,
+            extras: UsdPerHour::ZERO,
+            on_demand: None,
+        }
+    }
+
+    #[test]
+    fn every_type_that_ships_is_counted_on_both_markets_or_said_not_to_be() {
+        for market in [Market::Spot, Market::OnDemand] {
+            for kind in Catalog::shipped().types() {
+                let rows = QUOTA_KINDS.iter().filter(|row| row.market == market && row.counts(&kind.name)).count();
+                let said = uncounted(&offer(Cloud::Aws, &kind.name, market));
+                assert_eq!((rows, said.is_some()), if said.is_none() { (1, false) } else { (0, true) }, "{} {market}", kind.name);
+            }
+        }
+        assert_eq!(uncounted_families(Market::Spot), BTreeSet::from(["p6"]), "AWS's page names no spot quota of P6");
+        assert_eq!(uncounted_families(Market::OnDemand), BTreeSet::new());
+    }
+
+    #[test]
+    fn no_type_is_counted_twice_and_only_what_is_bought_is_said_to_be_uncounted() {
+        for name in
+            ["x2gd.xlarge", "f2.6xlarge", "inf2.xlarge", "trn1.2xlarge", "dl1.24xlarge", "i4i.large", "im4gn.large", "m5.large", "vt1.3xlarge"]
+        {
+            for market in [Market::Spot, Market::OnDemand] {
+                let rows = QUOTA_KINDS.iter().filter(|row| row.market == market && row.counts(name)).count();
+                assert_eq!(rows, 1, "{name} {market}");
+            }
+        }
+        let said = uncounted(&offer(Cloud::Aws, "p6-b200.48xlarge", Market::Spot)).expect("nothing counts it");
+        assert!(said.starts_with("no quota that this version knows counts p6-b200.48xlarge, spot: "), "{said}");
+        assert_eq!(uncounted(&offer(Cloud::Local, "workstation", Market::OnDemand)), None);
+    }
 }

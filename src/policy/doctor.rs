@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
+use crate::market::{Market, uncounted_families};
 use crate::policy::setup::{allows, managed_key, other_root, own_key, reaches};
 
 /// How a check ended; the worst is the last.
@@ -122,7 +123,10 @@ pub fn judge_quotas(region: &str, quotas: &[GpuQuota]) -> Vec<Check> {
         let said = these.iter().map(|quota| format!("{} {} vCPUs", quota.family, quota.vcpus.as_ref().copied().unwrap_or(0.0)));
         let said = said.collect::<Vec<_>>().join(", ");
         if these.iter().any(|quota| quota.vcpus.as_ref().is_ok_and(|vcpus| *vcpus > 0.0)) {
-            return Check::ok(name, said);
+            let market = if spot { Market::Spot } else { Market::OnDemand };
+            let uncounted = uncounted_families(market).into_iter().collect::<Vec<_>>().join(", ");
+            let unknown = if uncounted.is_empty() { String::new() } else { format!("; no quota that this version knows counts {uncounted}") };
+            return Check::ok(name, format!("{said}{unknown}"));
         }
         let code = these.first().map_or("", |quota| quota.code);
         let level = if none_anywhere { Level::Failure } else { Level::Warning };

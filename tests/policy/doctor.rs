@@ -50,6 +50,8 @@ fn quotas(spot: Result<f64, String>, on_demand: f64) -> Vec<GpuQuota> {
 fn a_quota_of_nothing_says_how_to_ask_for_more() {
     let levels = |quotas: &[GpuQuota]| judge_quotas("us-east-2", quotas).iter().map(|check| check.level).collect::<Vec<_>>();
     assert_eq!(levels(&quotas(Ok(64.0), 64.0)), [Level::Ok, Level::Ok]);
+    let spot = judge_quotas("us-east-2", &quotas(Ok(64.0), 64.0)).swap_remove(0);
+    assert!(spot.said.ends_with("; no quota that this version knows counts p6"), "{}", spot.said);
     assert_eq!(levels(&quotas(Ok(0.0), 64.0)), [Level::Warning, Level::Ok]);
     assert_eq!(levels(&quotas(Ok(0.0), 0.0)), [Level::Failure, Level::Failure]);
     assert_eq!(levels(&quotas(Err("AccessDenied: no".into()), 0.0)), [Level::Warning, Level::Warning], "unknown is not nothing");
