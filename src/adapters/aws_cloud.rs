@@ -60,6 +60,10 @@ impl Cloud for AwsCloud {
         ec2_prepare::prepare(&self.session, spec, offer).await.map(Some)
     }
 
+    fn known_unfit(&self, spec: &Spec, offer: &Offer) -> Option<String> {
+        ec2_prepare::known_unfit(&self.session, &spec.machine, offer)
+    }
+
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         let id = ec2_launch::launch(&self.session, plan).await?;
         self.remember_owner(MachineRef { cloud: market::Cloud::Aws, region: plan.offer.region.clone(), id: id.clone() }, plan);

@@ -66,6 +66,11 @@ pub async fn find(session: &AwsSession, words: &str, region: &Region, arch: Arch
     Ok(found)
 }
 
+/// What [`find`] has found of late.
+pub fn remembered(session: &AwsSession, words: &str, region: &Region, arch: Arch) -> Option<Image> {
+    session.memory.images.get(&(region.clone(), words.parse().ok()?, arch), TRUSTED)
+}
+
 async fn ask(session: &AwsSession, choice: &ImageChoice, region: &Region, arch: Arch) -> Result<Image, CloudError> {
     let described = match choice {
         ImageChoice::DeepLearning(system) => {

@@ -19,7 +19,7 @@ use super::ec2_describe::filter;
 use super::ec2_errors::meaning;
 use super::ec2_image::{self, Image};
 use super::ec2_subnets::{self, Place};
-use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Shutdown, Spec};
+use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec};
 use crate::market::{Arch, Market, Offer, Region};
 use crate::ports::CloudError;
 
@@ -58,6 +58,19 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
         alarm: alarm(spec),
         user_data: String::new(),
     })
+}
+
+/// Why this offer can never be launched, by the image and the subnets that are remembered: its zone has none of them, or the image is
+/// for other machines. Asks nobody.
+pub fn known_unfit(session: &AwsSession, machine: &MachineSpec, offer: &Offer) -> Option<String> {
+    let image = ec2_image::remembered(session, &machine.image, &offer.region, offer.arch);
+    let by_image = image.and_then(|image| image.fits(offer).err());
+    let by_subnet = || ec2_subnets::choose(session, &session.memory.subnets.get(&offer.region, TRUSTED)?, offer).err();
+    match by_image.or_else(by_subnet)? {
+        // A subnet without a free address has one again in minutes.
+        CloudError::NoCapacity { what, refusal: Refusal::NotSold } => Some(what),
+        _ => None,
+    }
 }
 
 /// Asks for what most launches need while the offers are still being asked for, so that [`prepare`] finds it remembered. What

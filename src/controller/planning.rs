@@ -263,8 +263,8 @@ impl Choice {
     }
 }
 
-/// The market, and the best machine that is ready. Where a region turns out not to be, the market is chosen once more without
-/// it: nobody waits for a machine in a region where none can be launched.
+/// The market, and the best machine that is ready. Where a region or a zone turns out not to be, the market is chosen once more
+/// without it: nobody waits for a machine where none can be launched.
 async fn ready_and_chosen(
     cloud: &dyn CloudPort,
     spec: &ResolvedSpec,
@@ -276,9 +276,9 @@ async fn ready_and_chosen(
     let mut search = Search::default();
     loop {
         let choice = Choice::of(spec, market, Ask { supply, ..asked });
-        let before = search.unready();
+        let before = search.passed_over();
         let found = launchable(cloud, &Ask { prefers: choice.prefers, ..asked }, supply, &mut search).await;
-        if search.unready() > before && asks(spec) && found.is_ok() {
+        if search.passed_over() > before && asks(spec) && found.is_ok() {
             continue;
         }
         return match (choice.waits, found) {

@@ -3,8 +3,9 @@
 //! ```text
 //!   placement::place ── the best of each region ──> Cloud::prepare, all at once
 //!        ^                                            ├─ ready ────────────────> taken, if it is the best of all
-//!        └── again, without ── no capacity: that pool ┼─ missing, not allowed ─> its region is passed over, and told
-//!                                                     └─ no answer ────────────> unknown: not passed over
+//!        ├── again, without ── no capacity: that pool ┼─ missing, not allowed ─> its region is passed over, and told
+//!        │                                            └─ no answer ────────────> unknown: not passed over
+//!        └── again, without what is known by now never to be launched: a zone without a subnet, a type that the image does not fit
 //! ```
 //! Images, networks and permissions are of a region: one that has no security group must not stop a job that fits into three.
 //! Nothing is remembered here from one plan to the next: what a person mends is found by the next one. What must never live
@@ -16,7 +17,7 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use super::act::ActError;
-use crate::job::{LaunchRequest, RejectedOffer};
+use crate::job::{LaunchRequest, RejectedOffer, Spec};
 use crate::market::{Arch, Offer, Region, Supply};
 use crate::policy::placement::{Ask, NoOffer, Placement, place};
 use crate::ports::{Cloud, CloudError, NoCredentials, chain};
@@ -51,6 +52,8 @@ pub(super) struct Search {
     looked: BTreeSet<(Region, Arch)>,
     unready: Vec<(Region, CloudError)>,
     rejected: Vec<RejectedOffer>,
+    /// Those of them that can never be launched.
+    unfit: Vec<String>,
     ready: Option<(Offer, Option<LaunchRequest>)>,
 }
 
@@ -72,6 +75,7 @@ pub(super) async fn launchable(cloud: &dyn Cloud, asked: &Ask<'_>, supply: &mut 
         for (offer, answer) in firsts.into_iter().zip(answers) {
             search.note(offer, answer, &placed.offer, supply)?;
         }
+        search.leave_out_unfit(cloud, asked.spec, supply);
         // Nothing was taken away: the choice stands, with its fallbacks.
         if supply.offers.len() == before
             && let Some((_, launch)) = search.ready.take()
@@ -82,9 +86,9 @@ pub(super) async fn launchable(cloud: &dyn Cloud, asked: &Ask<'_>, supply: &mut 
 }
 
 impl Search {
-    /// How many regions and kinds of processors were found not to be ready.
-    pub(super) fn unready(&self) -> usize {
-        self.unready.len()
+    /// How many regions, kinds of processors and single offers were found on which nothing can be launched.
+    pub(super) fn passed_over(&self) -> usize {
+        self.unready.len() + self.unfit.len()
     }
 
     /// The best offer, and the best of each region that nobody has looked at yet: what is tried next is known to be ready.
@@ -120,6 +124,17 @@ impl Search {
         Ok(())
     }
 
+    /// Takes away what can never be launched, as far as anybody has said by now: it is no place to go next, and no part of the most
+    /// that the job can cost.
+    fn leave_out_unfit(&mut self, cloud: &dyn Cloud, spec: &Spec, supply: &mut Supply) {
+        supply.offers.retain(|offer| {
+            let Some(because) = cloud.known_unfit(spec, offer) else { return true };
+            self.unfit.push(format!("{}: {because}", offer.describe()));
+            self.rejected.push(RejectedOffer { offer: offer.clone(), because });
+            false
+        });
+    }
+
     fn found(&self, mut placed: Placement, launch: Option<LaunchRequest>) -> Launchable {
         let unready = self.told();
         placed.rejected.extend(self.rejected.iter().cloned());
@@ -127,7 +142,8 @@ impl Search {
     }
 
     /// Why there is no plan: the one thing that is missing, or all of it. `others`: some places are ready, and do not fit now.
-    fn nowhere(&mut self, none: NoOffer, others: bool) -> ActError {
+    fn nowhere(&mut self, mut none: NoOffer, others: bool) -> ActError {
+        none.because.append(&mut self.unfit);
         let unready = self.told();
         match unready.len() {
             0 => none.into(),

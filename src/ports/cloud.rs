@@ -73,6 +73,12 @@ pub trait Cloud: Send + Sync {
         Ok(None)
     }
 
+    /// Why a machine of this offer can never be launched, as far as is remembered since [`Cloud::prepare`] was asked there. Asks nobody:
+    /// `None` says only that nothing is known against it.
+    fn known_unfit(&self, _spec: &Spec, _offer: &Offer) -> Option<String> {
+        None
+    }
+
     /// Whether this account may launch the machine of a plan, as far as the cloud says so without launching it.
     async fn permitted(&self, _plan: &Plan) -> Result<(), CloudError> {
         Ok(())

@@ -125,6 +125,9 @@ impl Cloud for Through<dyn Cloud> {
     async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
         self.process.call(self.inner.prepare(spec, offer)).await
     }
+    fn known_unfit(&self, spec: &Spec, offer: &Offer) -> Option<String> {
+        self.inner.known_unfit(spec, offer)
+    }
     async fn permitted(&self, plan: &Plan) -> Result<(), CloudError> {
         self.process.call(self.inner.permitted(plan)).await
     }

@@ -43,6 +43,7 @@ mod sweep;
 mod telling;
 mod throttled;
 mod town;
+mod unfit;
 mod unheeded;
 mod visit;
 
