@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the shipped catalogue from a folder of collected facts: `python3 config/catalog/generate.py FOLDER`.
+"""Writes the shipped catalogue from a folder of collected facts: `python3 config/catalog/generate.py FOLDER [INTO]`.
 
 The folder holds gpu_instances.csv, gpu_on_demand_prices.csv and gpu_offerings_by_az_id.csv, each row with its source. Only
 rows of sources with a licence that allows it are taken: the snapshots in moto (Apache-2.0) and the generated price table of
-karpenter-provider-aws (Apache-2.0). extras.csv is written by hand.
+karpenter-provider-aws (Apache-2.0). extras.csv is written by hand. INTO is another folder than this one: a test writes it anew there
+and compares (tests/formats/catalogue.rs).
 """
 
 import csv
@@ -20,8 +21,7 @@ def rows(folder, name):
 
 
 def write(name, head, columns, lines):
-    path = pathlib.Path(__file__).parent / name
-    with open(path, "w", newline="") as file:
+    with open(INTO / name, "w", newline="") as file:
         file.write("".join(f"# {line}\n" for line in head))
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
@@ -66,4 +66,5 @@ def main(folder):
     )
 
 
+INTO = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else pathlib.Path(__file__).parent
 main(pathlib.Path(sys.argv[1]))

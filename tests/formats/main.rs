@@ -2,12 +2,15 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test reads the files that it is about")]
 
+mod catalogue;
 #[cfg(feature = "lamp")]
 mod corpus;
 #[cfg(feature = "lamp")]
 mod jobs;
 mod pages;
 mod records;
+#[path = "../support/skipped.rs"]
+mod skipped;
 
 use std::path::PathBuf;
 
