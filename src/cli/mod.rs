@@ -73,6 +73,7 @@ mod most;
 mod nothing_fits;
 mod outputs;
 mod patience;
+mod permission;
 mod plan;
 mod plan_bid;
 mod plan_shipped;

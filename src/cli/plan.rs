@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::forecast::{self, Forecast};
 use super::patience::saying;
+use super::permission::{Permission, Permissions};
 use super::plan_shipped::Shipped;
 use super::reach::OutOfReach;
 use super::workdir::Prepared;
@@ -55,8 +56,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     }
     let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
-    let (permission, exceeded) = tokio::join!(Permission::asked(&controller, plan), plan_bid::Shown::asked(&controller, plan, context.clock.now()));
-    let Permission { forbidden, unanswered } = permission;
+    let (permissions, exceeded) =
+        tokio::join!(Permissions::asked(&controller, &spec.spec, &planned), plan_bid::Shown::asked(&controller, plan, context.clock.now()));
+    let Permission { forbidden, unanswered, .. } = &permissions.planned;
     let agent = controller.agent_fits(plan).await.err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
     let held_back = held_back(&controller, &planned).await?;
     let caps = caps::shown(context, &store).await?;
@@ -78,7 +80,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
             "kill_at": plan.kill_at,
             "bid": plan.bid, "bid_exceeded": exceeded.as_ref().map(plan_bid::Shown::document), "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
-            "forbidden": forbidden, "unanswered": unanswered, "lacks": lacks, "agent": agent, "clock": clock,
+            "forbidden": forbidden, "unanswered": unanswered, "permissions": permissions.all(), "lacks": lacks, "agent": agent, "clock": clock,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
             "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
         }));
@@ -91,12 +93,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     if let Some(unknown) = exceeded.as_ref().and_then(plan_bid::Shown::unknown) {
         context.printer.note(unknown);
     }
-    if let Some(because) = forbidden {
-        context.printer.warn(format!("the cloud would not launch it: {because}"));
-    }
-    if let Some(because) = unanswered {
-        context.printer.warn(format!("whether the cloud would launch it is not known: {because}"));
-    }
+    permissions.tell(context);
     ready::warn_unready(context, unready);
     if let Some(because) = agent {
         context.printer.warn(format!("the machine could not run its agent: {because}"));
@@ -141,23 +138,6 @@ fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
 fn source(plan: &Plan) -> serde_json::Value {
     let name = if plan.offer.cloud == Cloud::Local { "local" } else { "ec2" };
     serde_json::json!({ "name": name, "as_of": plan.created })
-}
-
-/// What a dry run of the launch came to. Unknown is not no.
-#[derive(Default)]
-struct Permission {
-    /// Why the cloud would not launch it.
-    forbidden: Option<String>,
-    /// Why that is not known.
-    unanswered: Option<String>,
-}
-
-impl Permission {
-    async fn asked(controller: &Controller, plan: &Plan) -> Permission {
-        let Err(error) = controller.permitted(plan).await else { return Permission::default() };
-        let why = Some(Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
-        if error.is_refusal() { Permission { forbidden: why, unanswered: None } } else { Permission { forbidden: None, unanswered: why } }
-    }
 }
 
 /// What the launch would wait for, as it follows on "waits for": a cheaper machine, or a cap.

@@ -109,7 +109,7 @@ impl Shipped {
             "source": source, "offer": plan.offer, "reasons": reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(),
             "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
             "kill_at": plan.kill_at, "bid": null, "bid_exceeded": null, "launch": null, "fallbacks": fallbacks, "ranking": ranking, "quotas": [],
-            "refused": refused, "unready": [], "forbidden": null, "unanswered": self.fault.sentence(), "lacks": lacks, "agent": null, "clock": null,
+            "refused": refused, "unready": [], "forbidden": null, "unanswered": self.fault.sentence(), "permissions": [], "lacks": lacks, "agent": null, "clock": null,
             "caps": null, "waits_for": self.over_a_cap, "waits_until": null, "market": null, "cadence": null,
         })
     }

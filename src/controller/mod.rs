@@ -42,6 +42,7 @@ mod memory;
 mod notify;
 mod observe;
 mod pace;
+mod permitted;
 mod planning;
 mod ready;
 mod round;

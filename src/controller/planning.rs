@@ -77,14 +77,6 @@ impl Controller {
         self.planned(spec, &nothing, &mut MarketMemory::default(), sought).await
     }
 
-    /// Whether the cloud would let us launch a plan. Launches nothing.
-    ///
-    /// # Errors
-    /// When it would not, or does not answer.
-    pub async fn permitted(&self, plan: &Plan) -> Result<(), ActError> {
-        Ok(self.cloud(plan.offer.cloud)?.permitted(plan).await?)
-    }
-
     /// What the pool of a plan has cost in so long a time before now; else why that is not known. For looking at: no launch waits
     /// for it.
     ///

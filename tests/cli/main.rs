@@ -50,6 +50,8 @@ mod plan_bid;
 #[cfg(feature = "aws")]
 mod plan_kept;
 #[cfg(feature = "aws")]
+mod plan_permission;
+#[cfg(feature = "aws")]
 mod plan_says;
 #[cfg(feature = "aws")]
 mod plan_shipped;
