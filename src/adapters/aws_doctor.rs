@@ -19,11 +19,12 @@ pub use super::aws_identity::Ends;
 use super::aws_said::{found, said};
 use super::aws_session::AwsSession;
 use super::aws_setup_sweeper::installed;
-use super::{aws_credentials, aws_setup_bucket, aws_setup_group, aws_setup_roles};
-use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound};
+use super::ec2_image::Image;
+use super::{aws_credentials, aws_setup_bucket, aws_setup_group, aws_setup_roles, ec2_image};
+use crate::instance::setup::{BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound};
 use crate::instance::sweeper::{FunctionFound, ScheduleFound};
-use crate::market::Region;
-use crate::ports::NoCredentials;
+use crate::market::{Arch, Region};
+use crate::ports::{CloudError, NoCredentials, chain};
 
 /// The vCPUs of GPU machines that an account may run: AWS's codes, the family, and whether it is spot.
 const GPU_QUOTAS: [(&str, &str, bool); 5] = [
@@ -36,9 +37,6 @@ const GPU_QUOTAS: [(&str, &str, bool); 5] = [
 
 /// A code, its family, whether it is spot, and the vCPUs.
 pub type QuotaFound = (&'static str, &'static str, bool, Result<f64, String>);
-
-/// The image that `image = "dlami"` begins with.
-const IMAGE: &str = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id";
 
 /// Who we are to AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,15 +112,12 @@ impl AwsDoctor {
         join_all(each).await
     }
 
-    /// The id of what `image = "dlami"` begins with.
-    pub async fn image(&self, region: &str) -> Found<String> {
-        match found(self.session.ssm(&Region::new(region)).await.get_parameter().name(IMAGE).send().await) {
-            Found::There(answer) => match answer.parameter().and_then(|parameter| parameter.value()).filter(|id| !id.is_empty()) {
-                Some(id) => Found::There(id.to_owned()),
-                None => Found::Nothing,
-            },
-            Found::Nothing => Found::Nothing,
-            Found::Unknown(why) => Found::Unknown(format!("{IMAGE}: {why}")),
+    /// What a launch would find for the words of `machine.image`.
+    pub async fn image(&self, words: &str, region: &str, arch: Arch) -> ImageFound {
+        match ec2_image::find(&self.session, words, &Region::new(region), arch).await {
+            Ok(Image { id, name, arch, .. }) => ImageFound::There { id, name, arch },
+            Err(CloudError::Invalid { what } | CloudError::NoCapacity { what, .. }) => ImageFound::Refused(what),
+            Err(error) => ImageFound::Unknown(chain(&error)),
         }
     }
 

@@ -152,7 +152,10 @@ async fn place(context: &Context) -> Check {
     let said = format!("{} (from the {})", context.job_root, context.job_root_origin);
     let store = match job_root::open_existing(context).await {
         Ok(store) => store,
-        Err(fault) => return Check::failure(name, fault.sentence()),
+        Err(fault) => {
+            let elsewhere = "`--job-root`, or `lamp init`, names another place for jobs";
+            return Check::failure(name, fault.sentence()).fix(fault.hint.clone().unwrap_or_else(|| elsewhere.to_owned()));
+        }
     };
     match reads_job_root(&store).await {
         Ok(jobs) => Check::ok(name, format!("{said}, {}", super::table::counted(jobs as u64, "job"))),

@@ -13,12 +13,12 @@ mod asked {
     use crate::cli::{Context, region};
     use crate::config::{AwsFile, MachineFile};
     use crate::instance::setup::{Found, GROUP, SetupNames, box_role};
-    use crate::job::AlarmRule;
+    use crate::job::{AlarmRule, MachineSpec};
     use crate::jobdir::{ProofDir, SweeperDir};
-    use crate::market::{Catalog, PriceRule, Region};
+    use crate::market::{Arch, Catalog, PriceRule, Region};
     use crate::policy::doctor::{
-        Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_image, judge_network,
-        judge_price_list, judge_quotas, judge_role, judge_spot_role, judge_writing,
+        AFTER_CREDENTIALS, Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_image,
+        judge_network, judge_price_list, judge_quotas, judge_role, judge_spot_role, judge_writing,
     };
     use crate::policy::proof;
     use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
@@ -73,6 +73,16 @@ mod asked {
             self.names.get_or_init(make).await
         }
 
+        /// What jobs' machines are, where their file does not say otherwise: a machine of arm64 is bought only where its type is named.
+        fn arch(&self) -> Arch {
+            let named = self.machine.instance_types.iter().flatten().filter_map(|name| Catalog::shipped().machine_type(name));
+            let mut archs = named.map(|kind| kind.arch);
+            match archs.next() {
+                Some(Arch::Arm64) if archs.all(|arch| arch == Arch::Arm64) => Arch::Arm64,
+                _ => Arch::X86_64,
+            }
+        }
+
         /// Whether anything here means to use AWS.
         fn is_meant(&self) -> bool {
             self.bucket.is_some() || self.said != AwsFile::default()
@@ -82,7 +92,7 @@ mod asked {
     /// What was not asked, because who we are comes first.
     async fn unasked(desk: &Desk, name: &str) -> Vec<Check> {
         vec![match desk.who().await {
-            Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer"),
+            Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer").fix(AFTER_CREDENTIALS),
             _ => Check::new(name, Level::Skipped, NOT_KNOWN),
         }]
     }
@@ -279,8 +289,12 @@ mod asked {
         if desk.account().await.is_none() {
             return unasked(desk, "image").await;
         }
-        let other = desk.machine.image.as_deref().filter(|image| !image.starts_with("dlami"));
-        let each = desk.names().await.regions.iter().map(|region| async move { judge_image(region, other, &desk.doctor.image(region).await) });
+        let configured = desk.machine.image.as_deref();
+        let (words, arch) = (configured.map_or_else(|| MachineSpec::default().image, str::to_owned), desk.arch());
+        let each = desk.names().await.regions.iter().map(|region| {
+            let words = &words;
+            async move { judge_image(region, configured, arch, &desk.doctor.image(words, region, arch).await) }
+        });
         futures::future::join_all(each).await
     }
 

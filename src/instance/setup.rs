@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::permissions::{Permissions, partition};
 use super::sweeper::{SweeperStep, name as sweeper_name};
 use crate::job::JobId;
+use crate::market::Arch;
 
 /// What was found when somebody looked. `Unknown` is never `Nothing`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,6 +16,20 @@ use crate::job::JobId;
 pub enum Found<T> {
     Nothing,
     There(T),
+    /// Why nobody could see.
+    Unknown(String),
+}
+
+/// The image that the words of a configuration name, as a launch finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageFound {
+    There {
+        id: String,
+        name: String,
+        arch: Arch,
+    },
+    /// No launch can have it; why.
+    Refused(String),
     /// Why nobody could see.
     Unknown(String),
 }

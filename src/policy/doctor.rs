@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
-use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
-use crate::market::{Market, uncounted_families};
+use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
+use crate::market::{Arch, Market, uncounted_families};
 use crate::policy::setup::{allows, managed_key, other_root, own_key, reaches};
 
 /// How a check ended; the worst is the last.
@@ -59,9 +59,15 @@ impl Check {
         if why.contains("AccessDenied") || why.contains("UnauthorizedOperation") || why.contains("not authorized") {
             return Check::warning(check, said).fix("`lamp iam controller` prints the policy that allows it");
         }
-        Check::new(check, Level::Unknown, said)
+        Check::new(check, Level::Unknown, said).fix(NO_ANSWER)
     }
 }
+
+/// Of what did not answer: most often it does the next time, and else it lies on the way there.
+const NO_ANSWER: &str = "`lamp doctor` again; where it stays so, the network, and what the lines `credentials` and `endpoint` say";
+
+/// Of what is not asked before AWS has said who we are.
+pub const AFTER_CREDENTIALS: &str = "what the line `credentials` says, then `lamp doctor` again";
 
 const INIT: &str = "`lamp init aws`";
 
@@ -74,7 +80,8 @@ pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
     let name = "clock";
     let fix = "let the clock be set: `sudo timedatectl set-ntp true`";
     match ahead {
-        Err(why) => Check::new(name, Level::Unknown, format!("AWS did not say what time it is: {why}")),
+        Err(why) => Check::new(name, Level::Unknown, format!("AWS did not say what time it is: {why}"))
+            .fix(format!("{AFTER_CREDENTIALS}; `timedatectl` says whether the clock is set by itself")),
         Ok(secs) => {
             let by = secs.unsigned_abs();
             let said = match secs {
@@ -251,15 +258,28 @@ pub fn judge_alarm_role(armed: bool, found: &Found<()>) -> Check {
     }
 }
 
-/// `other`: the image that jobs have where their file does not say otherwise, if it is not `dlami`.
-pub fn judge_image(region: &str, other: Option<&str>, found: &Found<String>) -> Check {
+/// `configured`: the image that jobs have where their file does not say otherwise, if it is not `dlami`; `arch`: what their machines are.
+pub fn judge_image(region: &str, configured: Option<&str>, arch: Arch, found: &ImageFound) -> Check {
     let name = format!("image, {region}");
-    match (other, found) {
-        (Some(other), _) => Check::new(name, Level::Skipped, format!("jobs have `{other}`, says the configuration")),
-        (None, Found::There(id)) => Check::ok(name, format!("`dlami` is {id}")),
-        (None, Found::Unknown(why)) => Check::unseen(name, why),
-        (None, Found::Nothing) => Check::failure(name, "there is no `dlami` here, the image of jobs that name none")
-            .fix("another region in `regions` of [aws]; or `image = \"ssm:...\"` in [machine], of a job file or of the configuration"),
+    let words = configured.unwrap_or("dlami");
+    match found {
+        ImageFound::There { id, arch: of, .. } if *of != arch => {
+            Check::warning(name, format!("`{words}` is {id}, for {of}, and jobs get machines of {arch}: none starts from it"))
+                .fix(format!("another `image` in [machine] of the configuration, for {arch}; or `instance_types` there that are {of}"))
+        }
+        ImageFound::There { id, name: called, .. } => Check::ok(name, format!("`{words}` is {id} ({called})")),
+        ImageFound::Unknown(why) => Check::unseen(name, why),
+        ImageFound::Refused(why) => {
+            let why = why.trim_start_matches("`machine.image`: ");
+            match configured {
+                None => Check::failure(name, format!("`dlami`, the image of jobs that name none, cannot be had: {why}"))
+                    .fix("another region in `regions` of [aws]; or `image = \"ssm:...\"` in [machine], of a job file or of the configuration"),
+                Some(words) => Check::failure(name, format!("`{words}`, says the configuration, and it cannot be had: {why}")).fix(format!(
+                    "another `image` in [machine] of the configuration: `aws ec2 describe-images --region {region} --owners self` shows your own, \
+                     and `dlami` is the one of jobs that name none; or another region in `regions` of [aws]"
+                )),
+            }
+        }
     }
 }
 

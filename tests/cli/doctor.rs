@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::ec2::Fault;
-use super::sandbox::Sandbox;
+use super::sandbox::{Ended, Sandbox};
 use super::setup::User;
 
 /// An agent that could be shipped: the tests' own is a program for this machine.
@@ -14,7 +14,25 @@ fn with_agent(user: &User, args: &[&str]) -> (i32, Value) {
     let mut command = user.sandbox.command(&[args, &["-o", "json"]].concat());
     command.envs(user.ec2.env()).env("LAMP_AGENT_BINARY", env!("CARGO_BIN_EXE_lamp-agent"));
     let ended = user.sandbox.end(&mut command);
-    (ended.code, serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}")))
+    (ended.code, document(&ended))
+}
+
+/// In each of them, whatever is not well has a cure.
+fn document(ended: &Ended) -> Value {
+    let found: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    for check in found["checks"].as_array().expect("checks") {
+        let is_bad = ["warning", "unknown", "failure"].iter().any(|level| check["level"] == *level);
+        assert!(!is_bad || check["fix"].as_str().is_some_and(|fix| !fix.trim().is_empty()), "{check:#}");
+    }
+    found
+}
+
+/// The same words where nobody answers AWS's part of them.
+fn offline(sandbox: &Sandbox, words: &[&str], more: &[(&str, &str)]) -> Ended {
+    let mut command = sandbox.command(words);
+    // Nothing listens there: no test asks the real one.
+    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+    sandbox.end(command.envs(more.iter().copied()))
 }
 
 fn level<'a>(found: &'a Value, name: &str) -> &'a str {
@@ -143,6 +161,36 @@ fn every_region_is_asked_for_its_image_and_its_prices() {
     }
 }
 
+/// It asks what a launch asks, whatever the words are: a typing error is told before a machine is bought.
+#[test]
+fn the_image_of_the_configuration_is_looked_for_as_a_launch_does() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let config = user.sandbox.read("home/.config/lamplighter/config.toml");
+    let with = |image: &str| {
+        user.sandbox.write("home/.config/lamplighter/config.toml", format!("{config}\n[machine]\nimage = '{image}'\n"));
+        check(&with_agent(&user, &["doctor"]).1, "image, us-east-1").clone()
+    };
+    for (words, id) in [
+        ("dlami:amazon-linux-2023", "ami-0d15ea5e000002023"),
+        ("ami-0d15ea5e000002404", "ami-0d15ea5e000002404"),
+        ("name:Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)*;owner=amazon", "ami-0d15ea5e000000024"),
+    ] {
+        let found = with(words);
+        assert!(found["level"] == "ok" && found["said"].as_str().is_some_and(|said| said.starts_with(&format!("`{words}` is {id} ("))), "{found:#}");
+    }
+    let arm = with("ami-0d15ea5e0000000a4");
+    assert!(arm["level"] == "warning" && arm["said"].as_str().is_some_and(|said| said.contains("for arm64")), "{arm:#}");
+    user.ec2.fault(Fault::code("GetParameter", "ParameterNotFound").when("Name", "*amazon-linux-2023*").always());
+    for words in ["dlami:amazon-linux-2023", "ami-0123456789abcdef0", "ssm:/nothing/of/that/name", "name:no-such-*", "ami-0d15ea5e000000010"] {
+        let found = with(words);
+        assert_eq!(found["level"], "failure", "{words}: {found:#}");
+        let (said, fix) = (found["said"].as_str().unwrap_or_default(), found["fix"].as_str().unwrap_or_default());
+        assert!(said.starts_with(&format!("`{words}`, says the configuration, and it cannot be had: ")) && fix.contains("`dlami`"), "{found:#}");
+    }
+    assert_eq!(with("dlami")["level"], "ok", "the others stand");
+}
+
 /// An account can be ready in a region where nothing can be bought: both verbs say so.
 #[test]
 fn a_region_whose_disks_have_no_known_price_is_told_by_init_and_by_doctor() {
@@ -160,25 +208,24 @@ fn a_region_whose_disks_have_no_known_price_is_told_by_init_and_by_doctor() {
 fn an_endpoint_that_is_down_leaves_unknown_what_it_would_have_said() {
     let sandbox = Sandbox::new();
     sandbox.write("home/.config/lamplighter/config.toml", "[aws]\nregions = ['us-east-2']\n");
-    let mut command = sandbox.command(&["doctor"]);
-    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
-    command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
-    let ended = sandbox.end(&mut command);
+    let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
+    let ended = offline(&sandbox, &["doctor"], &keys);
     assert!(ended.out.contains("?     credentials") && ended.out.contains("AWS does not answer: "), "{ended:?}");
     for name in ["clock", "gpu quota", "spot role", "role of the machines", "network", "image", "price list"] {
         assert!(ended.out.lines().any(|line| line.starts_with(&format!("?     {name} "))), "{name}: {}", ended.out);
     }
     // No agent is built for machines here: that is a failure of its own.
     assert!([100, 103].contains(&ended.code) && ended.err.contains("without an answer: "), "{ended:?}");
+    let found = document(&offline(&sandbox, &["doctor", "-o", "json"], &keys));
+    assert_eq!((level(&found, "clock"), level(&found, "network")), ("unknown", "unknown"), "{found:#}");
 }
 
 /// Its name has no address: whoever mistypes it would look for the fault in the network.
 #[test]
 fn a_region_that_nobody_knows_is_warned_of_with_what_was_meant() {
     let sandbox = Sandbox::new();
-    let mut command = sandbox.command(&["doctor"]);
-    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
-    let ended = sandbox.end(command.env("AWS_REGION", "us-eats-2"));
+    let ended = offline(&sandbox, &["doctor"], &[("AWS_REGION", "us-eats-2")]);
+    document(&offline(&sandbox, &["doctor", "-o", "json"], &[("AWS_REGION", "us-eats-2")]));
     assert!(ended.out.contains("warn  region "), "{ended:?}");
     assert!(ended.out.contains("`us-eats-2` is no region that this version knows (did you mean `us-east-2`?)"), "{ended:?}");
 }
@@ -187,11 +234,9 @@ fn a_region_that_nobody_knows_is_warned_of_with_what_was_meant() {
 #[test]
 fn without_aws_nothing_is_broken() {
     let sandbox = Sandbox::new();
-    let mut command = sandbox.command(&["doctor"]);
-    // Nothing listens there: no test asks the real one.
-    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
-    let ended = sandbox.end(&mut command);
+    let ended = offline(&sandbox, &["doctor"], &[]);
     assert_eq!(ended.code, 0, "{ended:?}");
+    document(&offline(&sandbox, &["doctor", "-o", "json"], &[]));
     assert!(ended.out.contains("this workstation\n") && ended.out.contains("nothing here uses AWS"), "{ended:?}");
     let rest = ended.out.lines().position(|line| line.starts_with("-     the rest ")).expect("one line for all that was not asked");
     let said: Vec<&str> = ended.out.lines().skip(rest).flat_map(str::split_whitespace).collect();

@@ -1,7 +1,8 @@
 //! What `lamp doctor` makes of what it found: each fault has its level and a cure that can be typed.
 
 use lamplighter::instance::permissions::PolicyName;
-use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ProfileFound, RegionFound, RoleFound, SetupNames};
+use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames};
+use lamplighter::market::Arch;
 use lamplighter::policy::doctor::{
     Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_image, judge_network, judge_price_list, judge_quotas, judge_role,
     judge_spot_role, judge_writing, worst,
@@ -34,7 +35,7 @@ fn a_clock_that_is_off_is_told_before_aws_refuses() {
         assert_eq!(judge_clock(&Ok(secs)).level, level, "{secs}");
     }
     assert_eq!(judge_clock(&Ok(-7)).said, "7 s behind AWS's");
-    assert_eq!(judge_clock(&Err("no route".into())).level, Level::Unknown);
+    assert_eq!(level_and_cure(&judge_clock(&Err("no route".into()))), (Level::Unknown, true));
 }
 
 fn quotas(spot: Result<f64, String>, on_demand: f64) -> Vec<GpuQuota> {
@@ -69,7 +70,7 @@ fn a_bucket_is_there_private_and_near() {
     assert_eq!(judge(Found::There(BucketFound { versioned: false, ..bucket() })), (Level::Warning, true));
     assert_eq!(judge(Found::There(BucketFound { region: "eu-west-1".into(), ..bucket() })), (Level::Warning, true));
     assert_eq!(judge(Found::Unknown("AccessDenied: no".into())), (Level::Warning, true));
-    assert_eq!(judge(Found::Unknown("connection refused".into())), (Level::Unknown, false), "no answer is not well");
+    assert_eq!(judge(Found::Unknown("connection refused".into())), (Level::Unknown, true), "no answer is not well");
     assert_eq!(level_and_cure(&judge_writing("jobs", &Err("AccessDenied".into()))), (Level::Failure, true));
 }
 
@@ -83,16 +84,22 @@ fn a_bucket_of_another_account_is_a_failure_with_a_cure() {
 
 #[test]
 fn what_aws_says_is_not_there_is_a_failure_and_what_nobody_said_is_not() {
-    let image = |other, found| level_and_cure(&judge_image("us-east-2", other, &found));
-    assert_eq!(image(None, Found::There("ami-1".into())), (Level::Ok, false));
-    assert_eq!(image(None, Found::Nothing), (Level::Failure, true));
-    assert_eq!(image(None, Found::Unknown("AccessDeniedException: no".into())), (Level::Warning, true));
-    assert_eq!(image(None, Found::Unknown("connection refused".into())), (Level::Unknown, false));
-    assert_eq!(image(Some("ssm:/mine"), Found::Nothing).0, Level::Skipped, "what the cure says to do is well");
+    let there = |arch| ImageFound::There { id: "ami-1".into(), name: "trainer".into(), arch };
+    let refused = || ImageFound::Refused("`machine.image`: there is no image".into());
+    for configured in [None, Some("ssm:/mine")] {
+        let image = |found| level_and_cure(&judge_image("us-east-2", configured, Arch::X86_64, &found));
+        assert_eq!(image(there(Arch::X86_64)), (Level::Ok, false));
+        assert_eq!(image(there(Arch::Arm64)), (Level::Warning, true), "no machine that jobs get starts from it");
+        assert_eq!(image(refused()), (Level::Failure, true));
+        assert_eq!(image(ImageFound::Unknown("AccessDeniedException: no".into())), (Level::Warning, true));
+        assert_eq!(image(ImageFound::Unknown("connection refused".into())), (Level::Unknown, true));
+    }
+    let said = judge_image("us-east-2", Some("ssm:/mine"), Arch::X86_64, &refused()).said;
+    assert_eq!(said, "`ssm:/mine`, says the configuration, and it cannot be had: there is no image");
     let prices = |in_dollars, found| level_and_cure(&judge_price_list("us-east-2", in_dollars, &found));
     assert_eq!(prices(false, Found::Nothing), (Level::Failure, true));
     assert_eq!(prices(true, Found::Nothing), (Level::Warning, true));
-    assert_eq!(prices(false, Found::Unknown("connection refused".into())), (Level::Unknown, false));
+    assert_eq!(prices(false, Found::Unknown("connection refused".into())), (Level::Unknown, true));
 }
 
 #[test]
