@@ -178,4 +178,31 @@ mod tests {
         assert_eq!((stat("Heartbeat"), stat("GPUPower")), (Some(Stat::one(1.0)), None));
         assert_eq!(minute.close().len(), 1, "the next begins anew, and still says that we live");
     }
+
+    /// Whoever reads them in the console, or sets an alarm on one, goes by these names and units.
+    #[test]
+    fn all_that_is_known_is_published_by_its_name_and_unit() {
+        let mut minute = Minute::default();
+        let rates = Rates {
+            gpu_percent: Reading::Known(91.0),
+            gpu_memory_used_mib: Reading::Known(20_480.0),
+            gpu_power_watts: Reading::Known(287.5),
+            cpu_percent: Reading::Known(140.0),
+            machine_cpu_percent: Reading::Known(37.5),
+            ..Rates::default()
+        };
+        minute.add(&rates, Some(12.0));
+        let mut batch: Vec<_> = minute.close().into_iter().map(|datum| (datum.name, datum.unit, datum.stat)).collect();
+        batch.sort_by_key(|(name, ..)| *name);
+        let expected = [
+            ("GPUMemoryUsed", Unit::Mebibytes, 20_480.0),
+            ("GPUPower", Unit::Plain, 287.5),
+            ("GPUUtilization", Unit::Percent, 91.0),
+            ("Heartbeat", Unit::Count, 1.0),
+            ("IdleSeconds", Unit::Seconds, 12.0),
+            ("MachineCPU", Unit::Percent, 37.5),
+            ("WorkloadCPU", Unit::Percent, 140.0),
+        ];
+        assert_eq!(batch, expected.map(|(name, unit, value)| (name, unit, Stat::one(value))));
+    }
 }
