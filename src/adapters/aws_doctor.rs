@@ -61,6 +61,10 @@ impl AwsDoctor {
         AwsDoctor { session }
     }
 
+    pub(super) fn session(&self) -> &AwsSession {
+        &self.session
+    }
+
     /// Who we are; and how far the clock of this workstation is ahead of AWS's, in seconds, which the same answer tells
     /// also when it is a refusal.
     pub async fn who(&self) -> (Who, Result<i64, String>) {

@@ -40,6 +40,8 @@ mod aws_credentials;
 #[cfg(feature = "aws")]
 pub mod aws_doctor;
 #[cfg(feature = "aws")]
+mod aws_doctor_subnets;
+#[cfg(feature = "aws")]
 mod aws_identity;
 #[cfg(feature = "aws")]
 pub mod aws_objects;

@@ -12,7 +12,7 @@ mod asked {
     use crate::cli::status::local_time;
     use crate::cli::{Context, region};
     use crate::config::{AwsFile, MachineFile};
-    use crate::instance::setup::{Found, GROUP, SetupNames, box_role};
+    use crate::instance::setup::{Found, GROUP, SetupNames, SubnetFound, box_role};
     use crate::job::{AlarmRule, MachineSpec};
     use crate::jobdir::{ProofDir, SweeperDir};
     use crate::market::{Arch, Catalog, PriceRule, Region};
@@ -22,6 +22,7 @@ mod asked {
     };
     use crate::policy::proof;
     use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
+    use crate::policy::way_out::{judge_absent, judge_subnets};
     use crate::wire::setup::{AwsDoctor, Ends, Who};
     use crate::wire::{Clock, Workstation, causes};
 
@@ -133,6 +134,7 @@ mod asked {
             boxed(d(), sweeper),
             boxed(d(), proofs),
             boxed(d(), network),
+            boxed(d(), subnets),
             boxed(d(), images),
             boxed(d(), price_lists),
             boxed(d(), disk_prices),
@@ -283,6 +285,24 @@ mod asked {
         let each =
             names.regions.iter().map(|region| async move { judge_network(names, &desk.doctor.network(&names.group, region).await, has_subnets) });
         futures::future::join_all(each).await
+    }
+
+    /// Nothing where none is named: a default subnet has its way out from AWS.
+    async fn subnets(desk: &Desk) -> Vec<Check> {
+        let Some(named) = desk.said.subnets.as_ref().filter(|named| !named.is_empty()) else { return Vec::new() };
+        if desk.account().await.is_none() {
+            return unasked(desk, "subnets").await;
+        }
+        let regions = &desk.names().await.regions;
+        let found = futures::future::join_all(regions.iter().map(|region| desk.doctor.subnets(named, region))).await;
+        let seen: Option<Vec<&[SubnetFound]>> = found.iter().map(|found| found.there().map(Vec::as_slice)).collect();
+        // Where one region did not answer, the subnet may be there.
+        let absent = seen.map_or_else(Vec::new, |seen| {
+            let is_there = |id: &String| seen.iter().flat_map(|subnets| subnets.iter()).any(|subnet| subnet.id == *id);
+            named.iter().filter(|id| !is_there(id)).cloned().collect::<Vec<_>>()
+        });
+        let each = regions.iter().zip(&found).filter_map(|(region, found)| judge_subnets(region, found));
+        each.chain(judge_absent(&absent)).collect()
     }
 
     async fn images(desk: &Desk) -> Vec<Check> {

@@ -20,6 +20,28 @@ pub enum Found<T> {
     Unknown(String),
 }
 
+/// A subnet that the configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubnetFound {
+    pub id: String,
+    /// Its machines get a public address without asking.
+    pub gives_address: bool,
+    pub way_out: WayOut,
+}
+
+/// Where the default route of a subnet leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayOut {
+    /// An internet gateway, which is one for public addresses only.
+    Gateway,
+    /// A NAT or whatever else, behind which somebody else decides.
+    Other,
+    /// What it led to is gone.
+    Dead,
+    /// There is no default route.
+    Nothing,
+}
+
 /// The image that the words of a configuration name, as a launch finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageFound {

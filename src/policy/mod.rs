@@ -70,6 +70,8 @@ pub mod sweeper;
 mod unheeded;
 mod verdict;
 mod watched;
+#[cfg(feature = "lamp")]
+pub mod way_out;
 mod wishes;
 pub mod work;
 pub mod zones;

@@ -14,6 +14,7 @@ mod check_market;
 mod credentials;
 mod discard;
 mod doctor;
+mod doctor_subnets;
 mod documents;
 mod driven;
 #[cfg(feature = "aws")]
