@@ -189,7 +189,7 @@ impl AwsDoctor {
         installed(&self.session, &regions[0], name).await
     }
 
-    pub async fn network(&self, group: &str, region: &str) -> RegionFound {
+    pub async fn network(&self, group: &str, region: &str) -> Vec<RegionFound> {
         aws_setup_group::look(&self.session, group, region).await
     }
 }

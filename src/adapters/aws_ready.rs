@@ -31,7 +31,7 @@ pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> 
     tokio::join!(bucket, roles::profile(&iam, profile))
 }
 
-/// The default network of each region, and the security group in it.
+/// The networks of each region that machines stand in, and the security group in them.
 pub async fn networks(session: &Arc<AwsSession>, name: &str, regions: &[String]) -> Vec<RegionFound> {
-    join_all(regions.iter().map(|region| group::look(session, name, region))).await
+    join_all(regions.iter().map(|region| group::look(session, name, region))).await.concat()
 }

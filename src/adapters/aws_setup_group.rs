@@ -1,9 +1,9 @@
-//! The security group of the machines, the network that it stands in, and the machines that still run.
+//! The security group of the machines, the networks that it stands in, and the machines that still run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use aws_sdk_ec2::types::{Filter, InstanceStateName, ResourceType, Tag, TagSpecification};
+use aws_sdk_ec2::types::{Filter, InstanceStateName, ResourceType, SecurityGroup, Tag, TagSpecification};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use futures::future::join_all;
 
@@ -11,47 +11,75 @@ use super::aws_said::{found, is_gone, said};
 use super::aws_session::AwsSession;
 use super::aws_setup::SetupError;
 use super::ec2_describe::tag_map;
-use super::ec2_regions;
+use super::{ec2_regions, ec2_subnets};
 use crate::instance::setup::{Found, GroupFound, RegionFound, SetupNames};
 use crate::instance::{OWNER_TAG, owned_by};
 use crate::market::Region;
+use crate::ports::chain;
 
 fn filter(name: &str, value: &str) -> Filter {
     Filter::builder().name(name).values(value).build()
 }
 
 pub(super) async fn regions(session: &Arc<AwsSession>, names: &SetupNames) -> Vec<RegionFound> {
-    join_all(names.regions.iter().map(|region| look(session, &names.group, region))).await
+    join_all(names.regions.iter().map(|region| look(session, &names.group, region))).await.concat()
 }
 
-pub(super) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) -> RegionFound {
-    let ec2 = session.ec2(&Region::new(region)).await;
-    let vpcs = ec2.describe_vpcs().filters(filter("is-default", "true")).send();
+/// One for each network of the region that machines stand in; one without a network where there is none.
+pub(super) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) -> Vec<RegionFound> {
+    let region = Region::new(region);
+    let ec2 = session.ec2(&region).await;
     // All of the name, whatever network they stand in: the filter by network would need the answer to the first question.
     let by = if name.starts_with("sg-") { "group-id" } else { "group-name" };
     let groups = ec2.describe_security_groups().filters(filter(by, name)).send();
-    let (vpcs, groups) = tokio::join!(vpcs, groups);
-    let default_vpc = match found(vpcs) {
-        Found::There(answer) => answer.vpcs().first().and_then(|vpc| vpc.vpc_id()).map_or(Found::Nothing, |id| Found::There(id.to_owned())),
-        Found::Nothing => Found::Nothing,
-        Found::Unknown(why) => Found::Unknown(why),
+    let (vpcs, groups) = tokio::join!(vpcs(session, &region), groups);
+    let of = |vpc, group, elsewhere| {
+        let by_subnets = !session.settings.subnets.is_empty();
+        RegionFound { region: region.to_string(), vpc, by_subnets, group, elsewhere }
     };
-    let group = match found(groups) {
-        Found::There(answer) => {
-            let vpc = default_vpc.there().map(String::as_str);
-            let here = answer.security_groups().iter().find(|group| by == "group-id" || group.vpc_id() == vpc);
-            here.map_or(Found::Nothing, |group| {
-                Found::There(GroupFound {
-                    id: group.group_id().unwrap_or_default().to_owned(),
-                    owner: group.tags().iter().find(|tag| tag.key() == Some(OWNER_TAG)).and_then(Tag::value).map(str::to_owned),
-                    rules_in: group.ip_permissions().len(),
-                })
-            })
+    let vpcs = match vpcs {
+        Ok(vpcs) => vpcs,
+        Err(why) => return vec![of(Found::Unknown(why.clone()), Found::Unknown(why), Vec::new())],
+    };
+    let named = |vpc: &String| Found::There(vpc.clone());
+    let groups = match found(groups) {
+        Found::There(answer) => answer.security_groups().to_vec(),
+        Found::Nothing => Vec::new(),
+        Found::Unknown(why) => {
+            let first = vpcs.first().map_or(Found::Nothing, named);
+            return vec![of(first, Found::Unknown(why), Vec::new())];
         }
-        Found::Nothing => Found::Nothing,
-        Found::Unknown(why) => Found::Unknown(why),
     };
-    RegionFound { region: region.to_owned(), default_vpc, group }
+    let is_elsewhere = |group: &&SecurityGroup| by == "group-name" && group.vpc_id().is_none_or(|vpc| !vpcs.contains(vpc));
+    let mut elsewhere: Vec<GroupFound> = groups.iter().filter(is_elsewhere).map(group_found).collect();
+    if vpcs.is_empty() {
+        return vec![of(Found::Nothing, Found::Nothing, elsewhere)];
+    }
+    let here =
+        |vpc: &String| groups.iter().find(|group| group.vpc_id() == Some(vpc)).map_or(Found::Nothing, |group| Found::There(group_found(group)));
+    vpcs.iter().map(|vpc| of(named(vpc), here(vpc), std::mem::take(&mut elsewhere))).collect()
+}
+
+/// Those of the user's subnets, else the default one.
+async fn vpcs(session: &AwsSession, region: &Region) -> Result<BTreeSet<String>, String> {
+    if !session.settings.subnets.is_empty() {
+        let places = ec2_subnets::find(session, region).await.map_err(|error| chain(&error))?;
+        return Ok(places.into_iter().map(|place| place.network).collect());
+    }
+    let told = session.ec2(region).await.describe_vpcs().filters(filter("is-default", "true")).send().await;
+    match found(told) {
+        Found::There(answer) => Ok(answer.vpcs().iter().filter_map(|vpc| vpc.vpc_id()).map(str::to_owned).collect()),
+        Found::Nothing => Ok(BTreeSet::new()),
+        Found::Unknown(why) => Err(why),
+    }
+}
+
+fn group_found(group: &SecurityGroup) -> GroupFound {
+    GroupFound {
+        id: group.group_id().unwrap_or_default().to_owned(),
+        owner: group.tags().iter().find(|tag| tag.key() == Some(OWNER_TAG)).and_then(Tag::value).map(str::to_owned),
+        rules_in: group.ip_permissions().len(),
+    }
 }
 
 pub(super) async fn create(session: &Arc<AwsSession>, names: &SetupNames, region: &str, vpc: &str) -> Result<(), SetupError> {

@@ -39,7 +39,8 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
     image.fits(offer)?;
     let key_name = key?;
     let subnet = ec2_subnets::choose(session, &subnets?, offer)?;
-    let group = group_of(session, &groups?, &subnet)?;
+    // What a person makes meanwhile is seen by the next look.
+    let group = group_of(session, &groups?, &subnet).inspect_err(|_| session.memory.groups.forget(&offer.region))?;
     if spec.machine.disk_gib < image.disk_gib_min {
         let (has, needs) = (spec.machine.disk_gib, image.disk_gib_min);
         return Err(CloudError::Invalid { what: format!("the image {} needs a disk of {needs} GiB, and `machine.disk` is {has}", image.name) });
@@ -146,9 +147,11 @@ fn group(group: &SecurityGroup) -> Option<Group> {
 fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<String, CloudError> {
     let name = group_name(session);
     let wrong = |what: String| Err(CloudError::Invalid { what });
+    // It makes none of the user's own names.
+    let cure = if name == GROUP { "`lamp init aws` makes one" } else { "make one" };
     match groups.iter().find(|group| group.network == subnet.network) {
-        None if groups.is_empty() => wrong(format!("there is no security group `{name}`; `lamp init aws` makes one without any open port")),
-        None => wrong(format!("the security group `{name}` is not in {}, where {} lies; `lamp init aws` makes one there", subnet.network, subnet.id)),
+        None if groups.is_empty() => wrong(format!("there is no security group `{name}`; {cure} without any open port")),
+        None => wrong(format!("the security group `{name}` is not in {}, where {} lies; {cure} there", subnet.network, subnet.id)),
         Some(group) if group.lets_in => wrong(format!(
             "the security group `{name}` ({}) lets somebody in; machines of ours need no open port: remove its inbound rules",
             group.id

@@ -281,10 +281,8 @@ mod asked {
             return unasked(desk, "network").await;
         }
         let names = desk.names().await;
-        let has_subnets = desk.said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());
-        let each =
-            names.regions.iter().map(|region| async move { judge_network(names, &desk.doctor.network(&names.group, region).await, has_subnets) });
-        futures::future::join_all(each).await
+        let each = names.regions.iter().map(|region| desk.doctor.network(&names.group, region));
+        futures::future::join_all(each).await.concat().iter().map(|found| judge_network(names, found)).collect()
     }
 
     /// Nothing where none is named: a default subnet has its way out from AWS.

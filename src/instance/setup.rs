@@ -172,8 +172,21 @@ pub struct GroupFound {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RegionFound {
     pub region: String,
-    pub default_vpc: Found<String>,
+    /// The network that machines stand in there: that of the user's subnets, of which a region may have several; else the default one.
+    pub vpc: Found<String>,
+    /// Whether the user names subnets.
+    pub by_subnets: bool,
     pub group: Found<GroupFound>,
+    /// Groups of the same name in networks of the region where no machine is bought any more.
+    pub elsewhere: Vec<GroupFound>,
+}
+
+impl RegionFound {
+    /// The region; the network with it where it is not the default one.
+    pub fn place(&self) -> String {
+        let network = self.vpc.there().filter(|_| self.by_subnets);
+        network.map_or_else(|| self.region.clone(), |vpc| format!("{vpc} of {}", self.region))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -221,16 +221,19 @@ pub fn judge_role(names: &SetupNames, role: &Found<RoleFound>, profile: &Found<P
     }
 }
 
-pub fn judge_network(names: &SetupNames, found: &RegionFound, has_subnets: bool) -> Check {
-    let name = format!("network, {}", found.region);
-    match (&found.group, &found.default_vpc) {
+pub fn judge_network(names: &SetupNames, found: &RegionFound) -> Check {
+    let name = format!("network, {}", found.place());
+    match (&found.group, &found.vpc) {
         (Found::Unknown(why), _) | (_, Found::Unknown(why)) => Check::unseen(name, why),
         (Found::There(group), _) if group.rules_in == 0 => Check::ok(name, format!("security group {} ({}), no way in", names.group, group.id)),
         (Found::There(group), _) => {
             Check::warning(name, format!("security group {} lets something in ({} rules); no port is needed", group.id, group.rules_in))
                 .fix(format!("`aws ec2 describe-security-groups --region {} --group-ids {}` shows what", found.region, group.id))
         }
-        (Found::Nothing, Found::Nothing) if !has_subnets => Check::failure(name, "there is no default VPC, and no subnet is named")
+        (Found::Nothing, Found::Nothing) if found.by_subnets => {
+            Check::warning(name, "none of `aws.subnets` lies there: no machine is bought there").fix("a subnet of that region in `subnets` of [aws]")
+        }
+        (Found::Nothing, Found::Nothing) => Check::failure(name, "there is no default VPC, and no subnet is named")
             .fix(format!("`aws ec2 create-default-vpc --region {}`, or `subnets` and `security_group` in [aws]", found.region)),
         (Found::Nothing, _) => Check::failure(name, format!("there is no security group {}", names.group)).fix(INIT),
     }

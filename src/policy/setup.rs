@@ -212,8 +212,8 @@ fn profile(names: &SetupNames, found: &Found<ProfileFound>) -> SetupLine {
 }
 
 fn group(names: &SetupNames, region: &RegionFound) -> SetupLine {
-    let thing = format!("security group {} in {}", names.group, region.region);
-    match (&region.group, &region.default_vpc) {
+    let thing = format!("security group {} in {}", names.group, region.place());
+    match (&region.group, &region.vpc) {
         (Found::Unknown(why), _) | (_, Found::Unknown(why)) => SetupLine::unknown(thing, why),
         (Found::There(group), _) => {
             let line = |found: &str| SetupLine::new(thing, format!("{}, {found}", group.id), Vec::new());
@@ -221,6 +221,9 @@ fn group(names: &SetupNames, region: &RegionFound) -> SetupLine {
                 0 => line("no way in"),
                 rules => line(&format!("{rules} ways in")).remark("no port needs to be open, and rules that somebody added stay: see `lamp doctor`"),
             }
+        }
+        (Found::Nothing, Found::Nothing) if region.by_subnets => {
+            SetupLine::new(thing, "no subnet", Vec::new()).remark("none of `aws.subnets` lies there: no machine is bought there")
         }
         (Found::Nothing, Found::Nothing) => SetupLine::new(thing, "no default VPC", Vec::new())
             .remark("name `subnets` and `security_group` in [aws], or make one: `aws ec2 create-default-vpc`"),
@@ -245,9 +248,12 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
     let ours = |owner: &Option<String>| owner.as_deref() == Some(&names.owner);
     let mut lines = Vec::new();
     for region in &found.regions {
-        let thing = format!("security group {} in {}", names.group, region.region);
+        let thing = format!("security group {} in {}", names.group, region.place());
         let delete = |group: &GroupFound| vec![SetupStep::DeleteGroup { region: region.region.clone(), id: group.id.clone() }];
         lines.push(removal(thing, &region.group, |group| ours(&group.owner), delete));
+        // Of before `aws.subnets` said otherwise.
+        let of_before = region.elsewhere.iter().filter(|group| ours(&group.owner));
+        lines.extend(of_before.map(|group| SetupLine::new(format!("security group {} in {}", group.id, region.region), "ours", delete(group))));
     }
     let profile = |_: &ProfileFound| vec![SetupStep::TakeRoleFromProfile, SetupStep::DeleteProfile];
     lines.push(removal(format!("instance profile {}", names.role), &found.profile, |profile| ours(&profile.owner), profile));
@@ -328,8 +334,8 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
     // `lamp init aws` makes things by its own names only.
     let cure = |ours: bool, key: &str| (!ours).then(|| format!("make it, or take `{key}` out of [aws] in the configuration"));
     lacks.extend(profile.map(|what| Lack { cure: cure(names.role == BOX_ROLE, "instance_profile"), ..by_init(what) }));
-    for RegionFound { region, default_vpc, group } in &found.regions {
-        match (default_vpc, group) {
+    for RegionFound { region, vpc, group, .. } in &found.regions {
+        match (vpc, group) {
             (Found::Nothing, _) => lacks.push(Lack {
                 what: format!("no default network in {region}"),
                 cure: Some(format!("`aws ec2 create-default-vpc --region {region}`, or name `subnets` in [aws] of the configuration")),

@@ -70,6 +70,7 @@ mod secrets;
 mod setup;
 mod setup_bucket;
 mod setup_race;
+mod setup_subnets;
 mod shell;
 mod simulate;
 #[path = "../support/skipped.rs"]

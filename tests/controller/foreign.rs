@@ -193,11 +193,12 @@ fn removes_nothing(dice: &mut Dice) {
     };
     let mut owner = || (dice.below(4) > 0).then(|| (*dice.pick(OTHERS)).to_owned());
     let group = GroupFound { id: "sg-1".into(), owner: owner(), rules_in: 0 };
+    let elsewhere = vec![GroupFound { id: "sg-2".into(), owner: owner(), rules_in: 0 }];
     let found = SetupFound {
         bucket: Found::There(BucketFound { owner: owner(), ..BucketFound::default() }),
         role: Found::There(RoleFound { owner: owner(), ..RoleFound::default() }),
         profile: Found::There(ProfileFound { owner: owner(), roles: vec![] }),
-        regions: vec![RegionFound { region: "us-east-1".into(), default_vpc: Found::Nothing, group: Found::There(group) }],
+        regions: vec![RegionFound { region: "us-east-1".into(), vpc: Found::Nothing, by_subnets: false, group: Found::There(group), elsewhere }],
         spot_role: Found::There(()),
         alarm_role: Found::There(()),
     };

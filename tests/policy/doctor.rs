@@ -153,14 +153,19 @@ fn the_role_of_the_machines_allows_this_job_root() {
 
 #[test]
 fn a_machine_needs_a_network_and_nobody_a_way_in() {
-    let region = |vpc, group| RegionFound { region: "us-east-2".into(), default_vpc: vpc, group };
+    let region = |vpc, group| RegionFound { region: "us-east-2".into(), vpc, by_subnets: false, group, elsewhere: vec![] };
     let vpc = || Found::There("vpc-1".to_owned());
     let group = |rules_in| Found::There(GroupFound { id: "sg-1".into(), owner: None, rules_in });
-    let judge = |region, subnets| judge_network(&names(), &region, subnets).level;
-    assert_eq!(judge(region(vpc(), group(0)), false), Level::Ok);
-    assert_eq!(judge(region(vpc(), group(1)), false), Level::Warning);
-    assert_eq!(judge(region(vpc(), Found::Nothing), false), Level::Failure);
-    assert_eq!(judge(region(Found::Nothing, Found::Nothing), false), Level::Failure);
+    let judge = |region| judge_network(&names(), &region).level;
+    assert_eq!(judge(region(vpc(), group(0))), Level::Ok);
+    assert_eq!(judge(region(vpc(), group(1))), Level::Warning);
+    assert_eq!(judge(region(vpc(), Found::Nothing)), Level::Failure);
+    assert_eq!(judge(region(Found::Nothing, Found::Nothing)), Level::Failure);
+    // The user names subnets: their network counts, and a region without one buys nothing, which harms no other.
+    let of_subnets = |vpc, group| RegionFound { by_subnets: true, ..region(vpc, group) };
+    let missing = judge_network(&names(), &of_subnets(vpc(), Found::Nothing));
+    assert_eq!((missing.level, missing.check.as_str()), (Level::Failure, "network, vpc-1 of us-east-2"));
+    assert_eq!(judge(of_subnets(Found::Nothing, Found::Nothing)), Level::Warning);
 }
 
 #[test]

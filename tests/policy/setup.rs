@@ -18,7 +18,7 @@ pub fn names() -> SetupNames {
 }
 
 fn region(group: Found<GroupFound>) -> RegionFound {
-    RegionFound { region: "us-east-2".into(), default_vpc: Found::There("vpc-1".into()), group }
+    RegionFound { region: "us-east-2".into(), vpc: Found::There("vpc-1".into()), by_subnets: false, group, elsewhere: vec![] }
 }
 
 fn empty() -> SetupFound {
@@ -158,7 +158,7 @@ fn the_role_of_another_job_root_is_not_bound_anew_unless_asked() {
 fn unknown_is_not_absent() {
     let mut found = empty();
     found.role = Found::Unknown("AccessDenied".into());
-    found.regions[0].default_vpc = Found::Unknown("AccessDenied".into());
+    found.regions[0].vpc = Found::Unknown("AccessDenied".into());
     let lines = plan_setup(&names(), &found, Rebind::Refused);
     assert!(lines[1].blocks && lines[1].steps.is_empty() && lines[3].blocks, "{lines:?}");
     let mut elsewhere = ready("alice");
@@ -172,10 +172,28 @@ fn rules_and_missing_networks_are_told_and_not_mended() {
     let mut found = ready("alice");
     found.regions = vec![
         region(Found::There(GroupFound { id: "sg-1".into(), owner: Some("alice".into()), rules_in: 2 })),
-        RegionFound { region: "eu-west-1".into(), default_vpc: Found::Nothing, group: Found::Nothing },
+        RegionFound { region: "eu-west-1".into(), vpc: Found::Nothing, ..region(Found::Nothing) },
     ];
     let lines = plan_setup(&names(), &found, Rebind::Refused);
     assert!(lines[3].remark.is_some() && lines[4].remark.is_some() && steps(&lines).is_empty(), "{lines:?}");
+}
+
+#[test]
+fn each_network_of_the_users_subnets_has_its_group_and_what_was_made_elsewhere_goes_too() {
+    let mut found = ready("alice");
+    let of = |vpc: &str, group| RegionFound { vpc: Found::There(vpc.into()), by_subnets: true, ..region(group) };
+    let group = |id: &str, owner: &str| GroupFound { id: id.into(), owner: Some(owner.into()), rules_in: 0 };
+    let before = vec![group("sg-0", "alice"), group("sg-9", "bob")];
+    found.regions = vec![RegionFound { elsewhere: before, ..of("vpc-2", Found::There(group("sg-2", "alice"))) }, of("vpc-3", Found::Nothing)];
+    found.regions.push(RegionFound { vpc: Found::Nothing, region: "eu-west-1".into(), ..of("", Found::Nothing) });
+    let lines = plan_setup(&names(), &found, Rebind::Refused);
+    assert_eq!(steps(&lines), [SetupStep::CreateGroup { region: "us-east-2".into(), vpc: "vpc-3".into() }]);
+    assert_eq!((lines[3].thing.as_str(), lines[5].blocks), ("security group lamplighter in vpc-2 of us-east-2", false), "{lines:?}");
+    let removed: Vec<String> = steps(&plan_removal(&names(), &found, &InUse::default(), false))
+        .into_iter()
+        .filter_map(|step| if let SetupStep::DeleteGroup { id, .. } = step { Some(id) } else { None })
+        .collect();
+    assert_eq!(removed, ["sg-2", "sg-0"], "and nobody else's");
 }
 
 #[test]
@@ -241,7 +259,7 @@ fn all_that_a_launch_would_miss_is_told_together() {
         root_is_folder: false,
         bucket: Found::Unknown(unknown()),
         profile: Found::Unknown(unknown()),
-        regions: vec![RegionFound { region: "us-east-2".into(), default_vpc: Found::Unknown(unknown()), group: Found::Unknown(unknown()) }],
+        regions: vec![RegionFound { vpc: Found::Unknown(unknown()), ..region(Found::Unknown(unknown())) }],
     };
     assert_eq!(lacking(&names(), &unseen), []);
     let ready = ReadyFound {
@@ -256,7 +274,7 @@ fn all_that_a_launch_would_miss_is_told_together() {
     let own = SetupNames { role: "theirs".into(), group: "sg-0a".into(), ..names() };
     let cures: Vec<bool> = lacking(&own, &nothing).iter().map(|lack| lack.cure.is_some()).collect();
     assert_eq!(cures, [false, true, true]);
-    let no_network = RegionFound { region: "us-east-2".into(), default_vpc: Found::Nothing, group: Found::Nothing };
+    let no_network = RegionFound { region: "us-east-2".into(), vpc: Found::Nothing, ..region(Found::Nothing) };
     let lacks = lacking(&names(), &ReadyFound { regions: vec![no_network], ..ready });
     assert!(lacks.len() == 1 && lacks[0].cure.as_ref().is_some_and(|cure| cure.contains("create-default-vpc")), "{lacks:?}");
 }

@@ -1,0 +1,87 @@
+//! Subnets of the user's own: `lamp init aws`, `lamp doctor`, a launch and `lamp uninit aws` mean the same network.
+
+#![cfg(feature = "aws")]
+
+use serde_json::Value;
+
+use super::sandbox::limit;
+use super::setup::User;
+
+const CONFIG: &str = "home/.config/lamplighter/config.toml";
+
+/// A second network with one subnet; gives both ids.
+fn network(user: &User, addresses: &str) -> (String, String) {
+    let made = user.ec2.ask("CreateVpc", &[("CidrBlock", &format!("{addresses}.0.0/16"))]).expect("a VPC");
+    let vpc = made.all("vpcId")[0].text.clone();
+    let block = format!("{addresses}.1.0/24");
+    let asked = [("VpcId", vpc.as_str()), ("CidrBlock", block.as_str()), ("AvailabilityZone", "us-east-1a")];
+    let subnet = user.ec2.ask("CreateSubnet", &asked).expect("a subnet").all("subnetId")[0].text.clone();
+    (vpc, subnet)
+}
+
+/// The configuration with these subnets beside what is there.
+fn name_subnets(user: &User, subnets: &[&str]) {
+    let config = user.sandbox.read(CONFIG);
+    let kept = config.lines().filter(|line| !line.starts_with("subnets"));
+    let all = kept.flat_map(|line| [line.to_owned()].into_iter().chain((line == "[aws]").then(|| format!("subnets = {subnets:?}"))));
+    user.sandbox.write(CONFIG, all.collect::<Vec<_>>().join("\n"));
+}
+
+/// The networks in which a group of our name stands.
+fn groups(user: &User) -> Vec<String> {
+    let found = user.ec2.ask("DescribeSecurityGroups", &[("Filter.1.Name", "group-name"), ("Filter.1.Value.1", "lamplighter")]).expect("groups");
+    found.items("securityGroupInfo").iter().map(|group| group.at("vpcId").to_owned()).collect()
+}
+
+/// What doctor says of each network.
+fn networks(user: &User) -> Vec<(String, String)> {
+    let (_, found) = user.json(&["doctor"]);
+    let word = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let checks = found["checks"].as_array().expect("checks").iter();
+    checks.filter_map(|check| Some((word(check, "check").strip_prefix("network, ")?.to_owned(), word(check, "level")))).collect()
+}
+
+#[test]
+fn the_group_is_made_found_and_taken_away_in_the_network_of_the_users_subnets() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let default = groups(&user);
+    assert_eq!((default.len(), networks(&user)), (1, vec![("us-east-1".to_owned(), "ok".to_owned())]));
+    let (vpc, subnet) = network(&user, "10.7");
+    name_subnets(&user, &[&subnet]);
+    let plan = || {
+        let args = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--on-demand"];
+        let args = [&args[..], limit(&args), &["--", "true"]].concat();
+        user.lamp(&args)
+    };
+    // The group of the default network is none of theirs, for a launch and for doctor alike.
+    let refused = plan();
+    let said = format!("the security group `lamplighter` is not in {vpc}, where {subnet} lies; `lamp init aws` makes one there");
+    assert!(refused.code != 0 && refused.err.contains(&said), "{refused:?}");
+    let place = format!("{vpc} of us-east-1");
+    assert_eq!(networks(&user), [(place.clone(), "failure".to_owned())]);
+
+    let made = user.lamp(&["init", "aws", "--yes"]);
+    assert!(made.code == 0 && made.out.contains(&format!("security group lamplighter in {place}")), "{made:?}");
+    assert_eq!(groups(&user), [default.clone(), vec![vpc.clone()]].concat());
+    assert_eq!(networks(&user), [(place, "ok".to_owned())]);
+    let planned = plan();
+    assert!(planned.code == 0 && planned.out.starts_with("g5.xlarge in us-east-1a, on-demand"), "{planned:?}");
+    user.changes();
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    assert_eq!(user.changes(), Vec::<String>::new(), "a second time changes nothing");
+
+    // A third network: each has its own.
+    let (other, beside) = network(&user, "10.8");
+    name_subnets(&user, &[&subnet, &beside]);
+    let mut levels: Vec<String> = networks(&user).into_iter().map(|(_, level)| level).collect();
+    levels.sort();
+    assert_eq!(levels, ["failure", "ok"]);
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    assert_eq!(groups(&user), [default, vec![vpc, other]].concat());
+
+    // What was made is taken away, also where the configuration says otherwise by now.
+    let gone = user.lamp(&["uninit", "aws", "--yes"]);
+    assert_eq!(gone.code, 0, "{gone:?}");
+    assert_eq!(groups(&user), Vec::<String>::new());
+}
