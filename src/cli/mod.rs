@@ -121,6 +121,7 @@ mod summary;
 mod sweep;
 #[cfg(feature = "aws")]
 mod sweeper;
+mod swept;
 mod table;
 mod traces;
 #[cfg(feature = "aws")]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::at_stake::AtStake;
 use super::confirm::confirm;
 use super::sweep::{self, is_orphan};
+use super::swept::Swept;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::controller::{Controller, Found, Judged};
@@ -107,7 +108,14 @@ pub async fn end_named(args: &sweep::Args, context: &Context, store: &Store, con
     if let Some(fault) = found.machines.iter().find_map(refused) {
         return Err(fault);
     }
-    sweep::show_found(context, &found, &AtStake::of(context, store, &found).await);
+    let (at_stake, mut swept) = (AtStake::of(context, store, &found).await, Swept::default());
+    sweep::show_found(context, &found, &at_stake);
+    let code = end_those(args, context, controller, &found, &mut swept).await;
+    swept.tell(context, &found, &at_stake);
+    code
+}
+
+async fn end_those(args: &sweep::Args, context: &Context, controller: &Controller, found: &Found, swept: &mut Swept) -> Result<ExitCode, Fault> {
     for gone in found.machines.iter().filter(|judged| !is_stray(judged) && !is_orphan(judged)) {
         context.printer.note(format!("{} is {}: nothing of it is left to end", gone.view.id, gone.view.state));
     }
@@ -121,21 +129,9 @@ pub async fn end_named(args: &sweep::Args, context: &Context, store: &Store, con
         return Ok(ExitCode::SUCCESS);
     }
     confirm(context, &will_do(&orphans, &strays), args.yes, "nothing was ended: what is listed bills on")?;
-    let mut trouble = 0;
-    for stray in strays {
-        let (machine, job) = (stray.view.machine(), &stray.view.tags.job);
-        match controller.end_stray(&machine).await {
-            Ok(Some(_)) => context.printer.note(format!("asked the cloud to end {machine} of job `{job}`; `lamp sweep` shows when it is gone")),
-            Ok(None) => context.printer.note(format!("{machine} is left alone: it is gone by now, or its job is known here")),
-            Err(error) => {
-                trouble += 1;
-                let error = Fault::from_error(ExitCode::UNREACHABLE, &error).sentence();
-                context.printer.warn(format!("{machine} may still run and bill: {error}; type the same again"));
-            }
-        }
-    }
-    trouble += sweep::end(context, controller, &orphans).await;
-    Ok(if trouble > 0 { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS })
+    swept.end_strays(context, controller, &strays).await;
+    swept.end(context, controller, &orphans).await;
+    Ok(if swept.is_whole() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE })
 }
 
 fn will_do(orphans: &[&Judged], strays: &[&Judged]) -> String {

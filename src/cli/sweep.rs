@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt};
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::at_stake::AtStake;
 use super::confirm::confirm;
 use super::flags::one_name;
 use super::stray::{self, is_stray};
+use super::swept::Swept;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run};
 use crate::config::AwsFile;
-use crate::controller::{Controller, Everywhere, Found, Judged, SECOND_LOOK};
+use crate::controller::{Controller, Everywhere, Found, Judged};
 use crate::instance::{ForeignMachine, Residue};
 use crate::jobdir::{self, JobDir};
 use crate::market::{Cloud, Market, Usd};
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(short, long)]
     pub yes: bool,
 
-    /// Remove disks, addresses and alarms of ours that no machine needs, too
+    /// Remove disks, addresses, network interfaces, spot requests and alarms of ours that no machine needs, too
     #[arg(long, conflicts_with = "foreign")]
     pub residue: bool,
 
@@ -67,18 +67,27 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         found.unasked = unknown.extract_if(.., |(place, _)| place.as_str() == Cloud::Aws.word()).collect();
     }
     found.unknown.extend(unknown);
-    show(context, &found, &AtStake::of(context, &store, &found).await);
+    let (at_stake, mut swept) = (AtStake::of(context, &store, &found).await, Swept::default());
+    show(context, &found, &at_stake);
+    let code = act(args, context, &controller, &found, &mut swept).await;
+    swept.tell(context, &found, &at_stake);
+    code
+}
+
+/// Ends and removes what was found, once somebody has said yes.
+async fn act(args: &Args, context: &Context, controller: &Controller, found: &Found, swept: &mut Swept) -> Result<ExitCode, Fault> {
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
-    let removed = if args.residue { found.residue.iter().filter(|left| left.is_removable()).count() } else { 0 };
-    if args.dry_run || orphans.len() + removed == 0 {
+    let residue: Vec<&Residue> = found.residue.iter().filter(|left| args.residue && left.is_removable()).collect();
+    if args.dry_run || orphans.len() + residue.len() == 0 {
         if args.dry_run {
             context.printer.note("nothing was done");
         }
-        return Ok(code(&found));
+        return Ok(code(found));
     }
-    confirm(context, &will_do(orphans.len(), removed), args.yes, "nothing was ended, and nothing removed: what is listed bills on")?;
-    let trouble = end(context, &controller, &orphans).await + if args.residue { clear(context, &controller, &found).await } else { 0 };
-    Ok(if trouble > 0 { ExitCode::UNREACHABLE } else { code(&found) })
+    confirm(context, &will_do(orphans.len(), residue.len()), args.yes, "nothing was ended, and nothing removed: what is listed bills on")?;
+    swept.end(context, controller, &orphans).await;
+    swept.clear(context, controller, &residue).await;
+    Ok(if swept.is_whole() { code(found) } else { ExitCode::UNREACHABLE })
 }
 
 /// Whether nothing at AWS can be of this job root, and nothing says that its user has an account there. It is a folder, by which `lamp`
@@ -115,41 +124,6 @@ fn code(found: &Found) -> ExitCode {
     if found.unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
 }
 
-/// After a second look; gives how many could not be ended.
-pub async fn end(context: &Context, controller: &Controller, orphans: &[&Judged]) -> usize {
-    if orphans.is_empty() {
-        return 0;
-    }
-    context.printer.note(format!("looking again in {} s, before anything is ended", SECOND_LOOK.as_secs()));
-    context.clock.sleep(SECOND_LOOK).await;
-    let mut trouble = 0;
-    for orphan in orphans {
-        match controller.end_orphan(orphan).await {
-            Ok(Some(_)) => context.printer.note(format!("asked the cloud to end {}; `lamp sweep` shows when it is gone", orphan.view.id)),
-            Ok(None) => context.printer.note(format!("{} is left alone: it is no orphan any more", orphan.view.id)),
-            Err(error) => {
-                trouble += 1;
-                context.printer.warn(format!("{} may still run and bill: {error}; run `lamp sweep` again", orphan.view.id));
-            }
-        }
-    }
-    trouble
-}
-
-async fn clear(context: &Context, controller: &Controller, found: &Found) -> usize {
-    let mut trouble = 0;
-    for left in found.residue.iter().filter(|left| left.is_removable()) {
-        match controller.clear(left).await {
-            Ok(()) => context.printer.note(format!("removed {} {}", left.kind, left.id)),
-            Err(error) => {
-                trouble += 1;
-                context.printer.warn(format!("{} {} is still there: {error}", left.kind, left.id));
-            }
-        }
-    }
-    trouble
-}
-
 fn show(context: &Context, found: &Found, at_stake: &AtStake) {
     if !context.is_machine_output() && !found.machines.iter().any(is_shown) {
         context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
@@ -159,17 +133,16 @@ fn show(context: &Context, found: &Found, at_stake: &AtStake) {
 }
 
 /// What is gone bills nothing, and nobody keeps it. What nobody knows is told also where it stands, with its disk.
-fn is_shown(judged: &Judged) -> bool {
+pub fn is_shown(judged: &Judged) -> bool {
     judged.view.state.bills() || is_stray(judged)
 }
 
-/// Without a word of what is not there.
+/// Without a word of what is not there. For programs it is one document, with what was done (`Swept::tell`).
 pub fn show_found(context: &Context, found: &Found, at_stake: &AtStake) {
-    let now = context.clock.now();
     if context.is_machine_output() {
-        context.printer.json(&document(found, at_stake, now));
         return;
     }
+    let now = context.clock.now();
     let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| is_shown(judged) && !is_stray(judged)).map(row).collect();
     if !rows.is_empty() {
         context.printer.line(own_table(context.printer.columns(Stream::Out), &rows));
@@ -210,38 +183,12 @@ fn row(judged: &Judged) -> Vec<String> {
     ]
 }
 
-fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
+pub fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
     match verdict {
         OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => ("keep", why),
         OrphanVerdict::Stray { why } => ("stray", why),
         OrphanVerdict::Orphan { why } => ("orphan", why),
     }
-}
-
-fn places(list: &[(String, String)]) -> Vec<Value> {
-    list.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect()
-}
-
-fn document(found: &Found, at_stake: &AtStake, now: Timestamp) -> Value {
-    let machines = found.machines.iter().filter(|judged| is_shown(judged)).map(|judged| {
-        let (verdict, why) = words(&judged.verdict);
-        let view = &judged.view;
-        let mut machine = json!({
-            "instance": view.id, "instance_type": view.instance_type, "region": view.region, "market": view.market, "state": view.state,
-            "job": view.tags.job, "attempt": view.tags.attempt, "launched": view.launched, "verdict": verdict, "why": why,
-        });
-        for (field, value) in stray::figures(view, now) {
-            machine[field] = value;
-        }
-        machine["checkpoint"] = at_stake.figure(judged);
-        machine
-    });
-    json!({
-        "machines": machines.collect::<Vec<_>>(),
-        "residue": found.residue,
-        "unknown": places(&found.unknown),
-        "unasked": places(&found.unasked),
-    })
 }
 
 /// A name is cut before anything else goes: whoever asks whose a machine is asks by its id.

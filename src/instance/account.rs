@@ -12,7 +12,7 @@ pub struct Residue {
     #[serde(skip)]
     pub cloud: Cloud,
     pub region: Region,
-    /// `volume`, `address`, `spot request`, `alarm`, `snapshot`.
+    /// `volume`, `address`, `network interface`, `spot request`, `alarm`.
     pub kind: String,
     pub id: String,
     /// What it says of itself: its size, its state, the job it was made for.

@@ -10,7 +10,7 @@ use lamplighter::market::Span;
 use serde_json::{Value, json};
 
 use super::aws::{IMAGE, OWNER};
-use super::ec2::{FalseEc2, Options, State};
+use super::ec2::{FalseEc2, Fault, Options, State};
 use super::sandbox::{Ended, Sandbox};
 
 const REGIONS: [&str; 2] = ["us-east-1", "us-east-2"];
@@ -104,6 +104,32 @@ fn with_a_yes_what_is_still_an_orphan_a_minute_later_ends_in_every_region() {
     let after = document(&sweep(&ec2, &["--dry-run", "-o", "json"]))["machines"].clone();
     let left: Vec<&str> = after.as_array().expect("a list").iter().filter_map(|one| one["instance"].as_str()).collect();
     assert_eq!(left, [healthy.as_str()]);
+}
+
+/// What was done stands in the document: whoever reads it reads no prose beside it.
+#[test]
+fn what_was_ended_and_removed_is_told_to_programs() {
+    let Some(ec2) = cloud() else { return };
+    let [orphan, stubborn] = REGIONS.map(|region| ours(&ec2, region, -1));
+    let stray = ours(&ec2, REGIONS[0], 1);
+    let [disk, stuck] = REGIONS.map(|region| volume(&ec2, region));
+    for args in [&["--residue", "--dry-run", "-o", "json"][..], &["--residue", "-o", "json"]] {
+        let shown = document(&sweep(&ec2, args));
+        assert!(of(&shown["machines"], &orphan)["done"].is_null() && of(&shown["residue"], &disk)["removed"].is_null(), "{shown:#}");
+    }
+    ec2.fault(Fault::code("TerminateInstances", "UnauthorizedOperation").when("region", REGIONS[1]).always());
+    ec2.fault(Fault::code("DeleteVolume", "UnauthorizedOperation").when("region", REGIONS[1]).always());
+    let swept = sweep(&ec2, &["--residue", "--yes", "-o", "json"]);
+    assert_eq!(swept.code, 103, "{swept:?}");
+    let told = document(&swept);
+    for (id, done) in [(&orphan, Value::from("asked")), (&stubborn, "failed".into()), (&stray, Value::Null)] {
+        assert_eq!(of(&told["machines"], id)["done"], done, "{told:#}");
+    }
+    for (id, removed) in [(&disk, true), (&stuck, false)] {
+        assert_eq!(of(&told["residue"], id)["removed"], removed, "{told:#}");
+    }
+    let named = document(&sweep(&ec2, &["--machine", &stray, "--yes", "-o", "json"]));
+    assert_eq!((&named["machines"][0]["instance"], &named["machines"][0]["done"]), (&stray.as_str().into(), &"asked".into()), "{named:#}");
 }
 
 /// Who says yes sees what the job goes on from, and what the machine has cost.

@@ -1,0 +1,154 @@
+//! What a sweep did with what it found, and the document that tells programs both: printed once, when all is done.
+//!
+//! What must never live here: what is to be ended (`policy::orphan`), and a question (sweep.rs, stray.rs).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::at_stake::AtStake;
+use super::sweep::{is_shown, words};
+use super::{Context, ExitCode, Fault, stray};
+use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
+use crate::instance::{MachineRef, Residue};
+use crate::market::Region;
+
+/// What became of a machine that was to be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Done {
+    /// The cloud took the request; it ends within minutes.
+    Asked,
+    /// By the second look nothing was to be ended any more.
+    Left,
+    /// The cloud did not take it, or nobody knows: it may still run.
+    Failed,
+}
+
+/// A piece of residue; an id is unique within its kind and region.
+type Left = (Region, String, String);
+
+/// What was done; what is not in it nobody has touched.
+#[derive(Debug, Default)]
+pub struct Swept {
+    machines: BTreeMap<MachineRef, Done>,
+    residue: BTreeMap<Left, bool>,
+}
+
+impl Swept {
+    /// Whether all that was to be done could be.
+    pub fn is_whole(&self) -> bool {
+        !self.machines.values().any(|done| *done == Done::Failed) && self.residue.values().all(|removed| *removed)
+    }
+
+    /// After a second look.
+    pub async fn end(&mut self, context: &Context, controller: &Controller, orphans: &[&Judged]) {
+        if orphans.is_empty() {
+            return;
+        }
+        context.printer.note(format!("looking again in {} s, before anything is ended", SECOND_LOOK.as_secs()));
+        context.clock.sleep(SECOND_LOOK).await;
+        for orphan in orphans {
+            let id = &orphan.view.id;
+            let done = match controller.end_orphan(orphan).await {
+                Ok(Some(_)) => {
+                    context.printer.note(format!("asked the cloud to end {id}; `lamp sweep` shows when it is gone"));
+                    Done::Asked
+                }
+                Ok(None) => {
+                    context.printer.note(format!("{id} is left alone: it is no orphan any more"));
+                    Done::Left
+                }
+                Err(error) => {
+                    context.printer.warn(format!("{id} may still run and bill: {error}; run `lamp sweep` again"));
+                    Done::Failed
+                }
+            };
+            self.machines.insert(orphan.view.machine(), done);
+        }
+    }
+
+    /// Those that a person has named.
+    pub async fn end_strays(&mut self, context: &Context, controller: &Controller, strays: &[&Judged]) {
+        for stray in strays {
+            let (machine, job) = (stray.view.machine(), &stray.view.tags.job);
+            let done = match controller.end_stray(&machine).await {
+                Ok(Some(_)) => {
+                    context.printer.note(format!("asked the cloud to end {machine} of job `{job}`; `lamp sweep` shows when it is gone"));
+                    Done::Asked
+                }
+                Ok(None) => {
+                    context.printer.note(format!("{machine} is left alone: it is gone by now, or its job is known here"));
+                    Done::Left
+                }
+                Err(error) => {
+                    let error = Fault::from_error(ExitCode::UNREACHABLE, &error).sentence();
+                    context.printer.warn(format!("{machine} may still run and bill: {error}; type the same again"));
+                    Done::Failed
+                }
+            };
+            self.machines.insert(machine, done);
+        }
+    }
+
+    pub async fn clear(&mut self, context: &Context, controller: &Controller, residue: &[&Residue]) {
+        for left in residue {
+            let removed = match controller.clear(left).await {
+                Ok(()) => {
+                    context.printer.note(format!("removed {} {}", left.kind, left.id));
+                    true
+                }
+                Err(error) => {
+                    context.printer.warn(format!("{} {} is still there: {error}", left.kind, left.id));
+                    false
+                }
+            };
+            self.residue.insert(key(left), removed);
+        }
+    }
+
+    /// For programs, in the end; people have read it line by line.
+    pub fn tell(&self, context: &Context, found: &Found, at_stake: &AtStake) {
+        if context.is_machine_output() {
+            context.printer.json(&self.document(found, at_stake, context.clock.now()));
+        }
+    }
+
+    fn document(&self, found: &Found, at_stake: &AtStake, now: Timestamp) -> Value {
+        let machines = found.machines.iter().filter(|judged| is_shown(judged)).map(|judged| {
+            let (verdict, why) = words(&judged.verdict);
+            let view = &judged.view;
+            let mut machine = json!({
+                "instance": view.id, "instance_type": view.instance_type, "region": view.region, "market": view.market, "state": view.state,
+                "job": view.tags.job, "attempt": view.tags.attempt, "launched": view.launched, "verdict": verdict, "why": why,
+            });
+            for (field, value) in stray::figures(view, now) {
+                machine[field] = value;
+            }
+            machine["checkpoint"] = at_stake.figure(judged);
+            machine["done"] = json!(self.machines.get(&view.machine()));
+            machine
+        });
+        let residue = found.residue.iter().map(|left| {
+            let mut piece = json!(left);
+            piece["removed"] = json!(self.residue.get(&key(left)));
+            piece
+        });
+        json!({
+            "machines": machines.collect::<Vec<_>>(),
+            "residue": residue.collect::<Vec<_>>(),
+            "unknown": places(&found.unknown),
+            "unasked": places(&found.unasked),
+        })
+    }
+}
+
+fn key(left: &Residue) -> Left {
+    (left.region.clone(), left.kind.clone(), left.id.clone())
+}
+
+fn places(list: &[(String, String)]) -> Vec<Value> {
+    list.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect()
+}
