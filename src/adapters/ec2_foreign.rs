@@ -1,14 +1,10 @@
 //! Machines of the account that nobody of ours launched: those with GPUs, forgotten or of a stolen key; and those of any type
 //! that carry an owner tag of ours and are no launch of ours, which no other look shows.
 //!
-//! What the GPUs of a foreign machine do stands in CloudWatch only where an agent on it publishes it, each agent in its own way:
-//! it is not asked for.
+//! What must never live here: how much they are used (`ec2_use`), and an end of one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use aws_sdk_cloudwatch::primitives::DateTime;
-use aws_sdk_cloudwatch::types::{Dimension, Metric, MetricDataQuery, MetricStat};
 use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType};
 use jiff::Timestamp;
 
@@ -16,17 +12,13 @@ use super::aws_session::AwsSession;
 use super::ec2_cache::Ec2Cache;
 use super::ec2_describe::tag_map;
 use super::ec2_errors::meaning;
-use super::ec2_price_list;
-use super::system_clock::SystemClock;
+use super::{ec2_price_list, ec2_use};
 use crate::instance::{ForeignMachine, OWNER_TAG, Tags};
 use crate::market::{Catalog, Market, Region, UsdPerHour};
-use crate::ports::{Clock, CloudError};
+use crate::ports::CloudError;
 
 /// The families with an accelerator, as their names begin (G, P, Trainium, Inferentia, DL and VT).
 const FAMILIES: [&str; 10] = ["g*", "p2*", "p3*", "p4*", "p5*", "p6*", "trn*", "inf*", "dl*", "vt*"];
-
-/// What is looked back on: a day has the night in it.
-const LOOK_BACK: Duration = Duration::from_secs(24 * 3600);
 
 /// # Errors
 /// When EC2 does not answer.
@@ -37,10 +29,12 @@ pub async fn foreign(session: &AwsSession, _owner: &str, region: &Region) -> Res
         let is_known = machines.iter().any(|known| Some(known.id.as_str()) == instance.instance_id());
         machines.extend(machine(region, instance).filter(|_| !is_known));
     }
-    let (cpu, prices) = tokio::join!(cpu_of(session, region, &machines), prices(session, region, &machines));
+    let ids: Vec<&str> = machines.iter().map(|machine| machine.id.as_str()).collect();
+    let (used, prices) = tokio::join!(ec2_use::of(session, region, &ids), prices(session, region, &machines));
     for machine in &mut machines {
         machine.usd_per_hour = prices.get(&machine.instance_type).copied().or(machine.usd_per_hour);
-        machine.cpu_percent = cpu.get(&machine.id).copied();
+        let used = used.get(&machine.id).copied().unwrap_or_default();
+        (machine.cpu_percent, machine.gpu_percent) = (used.cpu_percent, used.gpu_percent);
     }
     Ok(machines)
 }
@@ -94,6 +88,7 @@ fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
         usd_per_hour: Catalog::shipped().on_demand(&kind, region),
         instance_type: kind,
         cpu_percent: None,
+        gpu_percent: None,
         odd,
     })
 }
@@ -107,42 +102,4 @@ async fn prices(session: &AwsSession, region: &Region, machines: &[ForeignMachin
     let kinds: Vec<String> = kinds.into_iter().map(str::to_owned).collect();
     let cache = Ec2Cache::of(session, region).await;
     ec2_price_list::on_demand(session, &cache, region, &kinds).await.by_type
-}
-
-/// What one call of GetMetricData takes.
-const QUERIES_MAX: usize = 500;
-
-/// CloudWatch counts a period from its own round hour or day: hours begin with the last 24, a day would begin at midnight.
-const HOUR_SECS: i32 = 3600;
-
-/// The mean processor use of the last 24 hours. What CloudWatch does not say is unknown, and no reason to say nothing.
-async fn cpu_of(session: &AwsSession, region: &Region, machines: &[ForeignMachine]) -> BTreeMap<String, f64> {
-    let now = SystemClock.now();
-    let at = |time: Timestamp| DateTime::from_secs(time.as_second());
-    let from = now.saturating_sub(LOOK_BACK).unwrap_or(now);
-    let mut means = BTreeMap::new();
-    for batch in machines.chunks(QUERIES_MAX) {
-        let queries = batch.iter().enumerate().map(|(number, machine)| query(number, &machine.id)).collect();
-        let ask = session.cloudwatch(region).await.get_metric_data().set_metric_data_queries(Some(queries));
-        match ask.start_time(at(from)).end_time(at(now)).send().await {
-            Ok(answer) => {
-                for result in answer.metric_data_results() {
-                    let number = result.id().and_then(|id| id.strip_prefix('m')?.parse::<usize>().ok());
-                    let (Some(machine), hours) = (number.and_then(|number| batch.get(number)), result.values()) else { continue };
-                    if !hours.is_empty() {
-                        means.insert(machine.id.clone(), hours.iter().sum::<f64>() / hours.len() as f64);
-                    }
-                }
-            }
-            Err(error) => tracing::warn!("no use of the machines in {region} is known: {}", meaning("ask for the use of machines", error)),
-        }
-    }
-    means
-}
-
-fn query(number: usize, instance: &str) -> MetricDataQuery {
-    let dimension = Dimension::builder().name("InstanceId").value(instance).build();
-    let metric = Metric::builder().namespace("AWS/EC2").metric_name("CPUUtilization").dimensions(dimension).build();
-    let mean = MetricStat::builder().metric(metric).period(HOUR_SECS).stat("Average").build();
-    MetricDataQuery::builder().id(format!("m{number}")).metric_stat(mean).build()
 }

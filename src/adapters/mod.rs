@@ -114,6 +114,8 @@ mod ec2_subnets;
 pub mod ec2_supply;
 #[cfg(feature = "aws")]
 mod ec2_types;
+#[cfg(feature = "aws")]
+mod ec2_use;
 mod hashed;
 mod held_workload;
 pub mod here;

@@ -193,8 +193,8 @@ pub fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
 
 /// A name is cut before anything else goes: whoever asks whose a machine is asks by its id.
 fn foreign_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
-    let headings = ["machine", "name", "type", "region", "$/h", "age", "so far", "cpu"];
-    render_table_within(width, &headings, rows, &[4, 5, 6, 7], Give { cut: &[1], go: &[1, 5] })
+    let headings = ["machine", "name", "type", "region", "$/h", "age", "so far", "cpu", "gpu"];
+    render_table_within(width, &headings, rows, &[4, 5, 6, 7, 8], Give { cut: &[1], go: &[1, 5, 4] })
 }
 
 /// The reason is cut first; `-o json` has it whole.
@@ -212,8 +212,6 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
         let list = machines.iter().map(|machine| {
             let mut value = serde_json::to_value(machine).unwrap_or_default();
             value["age_hours"] = json!(hours(machine));
-            // Nobody measures it from outside: the field says so, where its absence would look like a slip.
-            value["gpu_percent"] = json!(null);
             value["usd_so_far"] = json!(cost(machine));
             value
         });
@@ -240,6 +238,7 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
                     format!("{:.1}d", hours(machine) / 24.0),
                     cost(machine).map_or_else(|| "?".to_owned(), |usd| format!("{}${usd:.2}", if machine.market == Market::Spot { "<" } else { "" })),
                     known(machine.cpu_percent, "%"),
+                    known(machine.gpu_percent, "%"),
                 ]
             })
             .collect();
@@ -273,8 +272,9 @@ mod tests {
                 "104.2d",
                 "<$12345.67",
                 "12%",
+                "100%",
             ]),
-            row(&["i-0fedcba9876543210", "", "p5.48xlarge", "us-east-1", "55.04", "0.1d", "$9.12", "?"]),
+            row(&["i-0fedcba9876543210", "", "p5.48xlarge", "us-east-1", "55.04", "0.1d", "$9.12", "?", "?"]),
         ];
         let own = [row(&[
             "i-0123456789abcdef0",

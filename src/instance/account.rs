@@ -44,9 +44,10 @@ pub struct ForeignMachine {
     pub launched: Timestamp,
     /// The on-demand price, which is the most that a spot machine costs; `None`: unknown.
     pub usd_per_hour: Option<UsdPerHour>,
-    /// The mean of the last 24 hours, as the cloud measured it; `None`: nobody measured. What its GPUs do no cloud measures from
-    /// outside.
+    /// The mean of the last 24 hours, as the cloud measured it; `None`: nobody measured.
     pub cpu_percent: Option<f64>,
+    /// The same of its busiest GPU, where an agent on the machine publishes it: no cloud measures a GPU from outside.
+    pub gpu_percent: Option<f64>,
     /// Why it is none of ours although it carries an owner tag of ours: somebody has put it there, or taken others away.
     pub odd: Option<String>,
 }

@@ -42,3 +42,31 @@ async fn the_forgotten_machine_is_seen_with_its_use() {
     assert!(found.len() == 2 && found.iter().all(|one| one.cpu_percent.is_none()));
     assert!([idle, silent].iter().all(|id| ec2.instance(id).state == State::Running), "and never touched");
 }
+
+/// A machine of somebody else's agent of ours says what its GPUs do by itself; where nobody may list what CloudWatch's own agent says,
+/// the rest is known.
+#[tokio::test]
+async fn what_an_agent_of_ours_publishes_is_known_and_who_may_not_list_metrics_knows_the_rest() {
+    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() }) else { return };
+    let aws = cloud(&ec2);
+    let params = [("ImageId", IMAGE), ("InstanceType", "g5.xlarge"), ("MinCount", "1"), ("MaxCount", "1")];
+    let id = ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    let at = (Timestamp::now() - SignedDuration::from_hours(1)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    for (namespace, name, dimensions) in [("Lamplighter", "GPUUtilization", 1), ("CWAgent", "nvidia_smi_utilization_gpu", 2)] {
+        let datum = [
+            ("Namespace", namespace),
+            ("MetricData.member.1.MetricName", name),
+            ("MetricData.member.1.Timestamp", &at),
+            ("MetricData.member.1.Value", if dimensions == 1 { "40" } else { "70" }),
+            ("MetricData.member.1.Dimensions.member.1.Name", "InstanceId"),
+            ("MetricData.member.1.Dimensions.member.1.Value", &id),
+            ("MetricData.member.1.Dimensions.member.2.Name", "index"),
+            ("MetricData.member.1.Dimensions.member.2.Value", "0"),
+        ];
+        ec2.ask_cloudwatch("PutMetricData", &datum[..4 + 2 * dimensions]).expect("published");
+    }
+    let gpu = async || aws.foreign(OWNER, &region()).await.expect("seen").iter().map(|one| one.gpu_percent).collect::<Vec<_>>();
+    assert_eq!(gpu().await, [Some(70.0)]);
+    ec2.fault(Fault::code("ListMetrics", "AccessDenied").always());
+    assert_eq!(gpu().await, [Some(40.0)]);
+}

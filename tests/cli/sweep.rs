@@ -228,9 +228,30 @@ fn foreign_machines_of_every_region_have_an_age_and_a_cost_and_are_left_alone() 
     let name = |name: &str| BTreeMap::from([("Name".to_owned(), name.to_owned())]);
     let foreign = REGIONS.map(|region| launch(&ec2, region, &name("notebook")));
     let mine = ours(&ec2, REGIONS[0], 1);
+    let at = (Timestamp::now() - SignedDuration::from_hours(1)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let measured = |namespace: &str, name: &str, value: &str, more: &[(&str, &str)]| {
+        let mut params: Vec<(String, String)> = [("Namespace", namespace), ("MetricData.member.1.MetricName", name)]
+            .into_iter()
+            .chain([("MetricData.member.1.Timestamp", at.as_str()), ("MetricData.member.1.Value", value)])
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        for (number, (name, value)) in [("InstanceId", foreign[0].as_str())].iter().chain(more).enumerate() {
+            let key = format!("MetricData.member.1.Dimensions.member.{}", number + 1);
+            params.extend([(format!("{key}.Name"), (*name).to_owned()), (format!("{key}.Value"), (*value).to_owned())]);
+        }
+        let params: Vec<(&str, &str)> = params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        ec2.ask_cloudwatch("PutMetricData", &params).expect("published");
+    };
+    measured("AWS/EC2", "CPUUtilization", "6", &[]);
+    for (index, percent) in [("0", "3"), ("1", "94")] {
+        measured("CWAgent", "nvidia_smi_utilization_gpu", percent, &[("index", index), ("name", "NVIDIA A10G"), ("host", "ip-10-0-0-7")]);
+    }
     let shown = sweep(&ec2, &["--foreign", "-o", "json"]);
     assert_eq!(shown.code, 0, "{shown:?}");
     let list = document(&shown)["foreign"].clone();
+    let used = |id: &str| (of(&list, id)["cpu_percent"].as_f64(), of(&list, id)["gpu_percent"].as_f64());
+    assert_eq!([used(&foreign[0]), used(&foreign[1])], [(Some(6.0), Some(94.0)), (None, None)], "{list:#}");
+    assert!(["cpu_percent", "gpu_percent"].iter().all(|field| of(&list, &foreign[1]).get(field) == Some(&Value::Null)), "unknown, and said so");
     for (id, region) in foreign.iter().zip(REGIONS) {
         let machine = of(&list, id);
         assert_eq!((&machine["region"], &machine["name"]), (&region.into(), &"notebook".into()));
@@ -242,6 +263,9 @@ fn foreign_machines_of_every_region_have_an_age_and_a_cost_and_are_left_alone() 
     assert!(!list.to_string().contains(&mine));
     let text = sweep(&ec2, &["--foreign"]);
     assert!(text.code == 0 && foreign.iter().all(|id| text.out.contains(id.as_str())) && text.out.contains("$0."), "{text:?}");
+    let cells = |row: &str| text.out.lines().find(|line| line.contains(row)).map(|line| line.split_whitespace().rev().take(2).collect::<Vec<_>>());
+    assert!(text.out.lines().next().is_some_and(|line| line.ends_with("CPU  GPU")), "{text:?}");
+    assert_eq!([cells(&foreign[0]), cells(&foreign[1])], [Some(vec!["94%", "6%"]), Some(vec!["?", "?"])], "{text:?}");
     assert!(foreign.iter().all(|id| lives(&ec2, id)));
 }
 
