@@ -225,9 +225,12 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
     ]
 }
 
-/// The state, and that its end was asked for where that does not show yet.
+/// The state, and that its end was asked for where that does not show yet; and of a rehearsal whose machine was taken away and that
+/// began anew, that it was cancelled because it had been played.
 fn state_text(summary: &Summary) -> String {
+    let is_played = summary.state == JobState::Cancelled && summary.attempt > Some(1);
     let asked = match &summary.end_asked {
+        None if is_played && summary.name.ends_with(REHEARSAL) => ", rehearsed",
         Some(asked) if asked.wish == "cancel" => ", to cancel",
         Some(_) => ", to stop",
         None => "",
