@@ -230,6 +230,15 @@ fn a_region_that_nobody_knows_is_warned_of_with_what_was_meant() {
     assert!(ended.out.contains("`us-eats-2` is no region that this version knows (did you mean `us-east-2`?)"), "{ended:?}");
 }
 
+#[test]
+fn a_job_root_that_cannot_be_one_is_broken_and_says_where_the_word_for_it_comes_from() {
+    let sandbox = Sandbox::new();
+    sandbox.write("taken", "a file");
+    let found = document(&offline(&sandbox, &["--job-root", "taken", "doctor", "-o", "json"], &[]));
+    let root = check(&found, "job root");
+    assert!(root["level"] == "failure" && root["fix"].as_str().is_some_and(|fix| fix.contains("--job-root")), "{root:#}");
+}
+
 /// Whoever only uses this workstation is not told that something is broken.
 #[test]
 fn without_aws_nothing_is_broken() {
