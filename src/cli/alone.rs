@@ -100,6 +100,7 @@ impl AloneRun {
             trouble: None,
             driven_here: None,
             kept: Vec::new(),
+            discarded: None,
             attention,
             plan: None,
             owner: None,

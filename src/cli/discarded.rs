@@ -1,5 +1,9 @@
 //! What was discarded of a job, for the verbs that look for it.
 
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::status::local_time;
@@ -18,6 +22,32 @@ pub async fn told(context: &Context, dir: &JobDir, kind: StoredKind) -> Option<D
 /// The same for programs.
 pub fn for_programs(gone: Option<&Discarded>) -> Value {
     gone.map_or(Value::Null, |gone| json!({ "at": gone.at, "by": gone.by }))
+}
+
+/// All that was discarded of one job, for the verbs that show a job and not what it has stored.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiscardedShown {
+    at: Timestamp,
+    by: String,
+    kinds: BTreeSet<StoredKind>,
+}
+
+impl DiscardedShown {
+    /// `None`: nothing, as far as anybody knows.
+    pub async fn read(dir: &JobDir) -> Option<Self> {
+        dir.discarded().await.ok().flatten().map(Self::from)
+    }
+
+    pub fn text(&self) -> String {
+        let kinds: Vec<&str> = self.kinds.iter().map(|kind| kind.word()).collect();
+        format!("at {} by {}: {}", local_time(self.at), self.by, kinds.join(", "))
+    }
+}
+
+impl From<Discarded> for DiscardedShown {
+    fn from(Discarded { at, by, kinds, .. }: Discarded) -> Self {
+        DiscardedShown { at, by, kinds }
+    }
 }
 
 fn sentence(gone: &Discarded, kind: StoredKind) -> String {
@@ -46,10 +76,4 @@ pub const FROM_ITS_START: &str = "`lamp run FILE` runs the job from its start";
 /// Whether `lamp start` would be refused for it, as far as anybody knows.
 pub async fn is_stranded(dir: &JobDir) -> bool {
     dir.discarded().await.is_ok_and(|gone| gone.is_some_and(|gone| is_gone_on_from(&gone.kinds)))
-}
-
-/// For the end of a receipt.
-pub fn line_of_receipt(gone: &Discarded) -> String {
-    let kinds: Vec<&str> = gone.kinds.iter().map(|kind| kind.word()).collect();
-    format!("discarded at {} by {}: {}", local_time(gone.at), gone.by, kinds.join(", "))
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::coming_end::Held;
+use super::discarded::DiscardedShown;
 use super::explain_words::{asker, market_text, reason_text};
 use super::status::{local_time, waits};
 use super::{Context, ExitCode, Fault, Stream, Style, explain_cost, job_root};
@@ -36,6 +37,8 @@ struct Explained {
     waiting_until: Option<Timestamp>,
     /// That its machine is kept for a look after its end.
     held: Option<Held>,
+    /// What was deleted of what it had stored.
+    discarded: Option<DiscardedShown>,
     requests: Vec<Request>,
     /// Of `market = "auto"`: which market, each change of it, oldest first.
     market: Vec<Reason>,
@@ -114,6 +117,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(reason) = &explained.reason {
         printer.prose(2, printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
     }
+    if let Some(gone) = &explained.discarded {
+        printer.prose(2, format!("discarded {}", gone.text()));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -147,6 +153,7 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         held: summary.as_ref().and_then(|summary| summary.held.clone()),
         hard_end: summary.as_ref().and_then(|summary| summary.plan.as_ref()?.kill_at),
         reason: summary.and_then(|summary| summary.reason),
+        discarded: DiscardedShown::read(dir).await,
         requests: dir.requests().await?,
         market: unless_damaged(dir.market().await)?.map(|log| log.decisions).unwrap_or_default(),
         attempts,

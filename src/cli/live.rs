@@ -202,6 +202,7 @@ mod tests {
             trouble: None,
             driven_here: None,
             kept: Vec::new(),
+            discarded: None,
             attention: vec![],
             plan: None,
             owner: None,

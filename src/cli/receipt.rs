@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::alone::AloneRun;
+use super::discarded::DiscardedShown;
 use super::status::local_time;
 use super::summary::Summary;
 use super::wrap::wrap;
-use super::{Context, ExitCode, Fault, Give, Stream, discarded, job_root, kept, outputs, render_table_within, run};
+use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run};
 use crate::controller::Ticked;
 use crate::job::{JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
@@ -94,8 +95,8 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if has_outputs && let Some(outputs) = outputs::line_of_receipt(dir).await {
         context.printer.line(format!("  {outputs}"));
     }
-    if let Some(gone) = &gone {
-        context.printer.line(format!("  {}", discarded::line_of_receipt(gone)));
+    if let Some(gone) = gone {
+        context.printer.line(format!("  discarded {}", DiscardedShown::from(gone).text()));
     }
     if kept::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {
         context.printer.hint(kept::hint(dir.job().as_str()));

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::caps::{self, CapsShown};
+use super::discarded::DiscardedShown;
 use super::rehearse::REHEARSAL;
 use super::spec_gone::SpecGone;
 use super::summary::Summary;
@@ -73,7 +74,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let read = stream::iter(jobs).map(|job| {
         let dir = JobDir::new(Arc::clone(&store), job);
         async move {
-            let read = Summary::read(&dir, now).await;
+            let mut read = Summary::read(&dir, now).await;
+            if let Ok(Some(summary)) = &mut read
+                && args.job.is_some()
+                && summary.state.is_final()
+            {
+                summary.discarded = DiscardedShown::read(&dir).await;
+            }
             let gone = if matches!(read, Ok(None)) { SpecGone::of(&dir).await.ok().flatten() } else { None };
             (dir, read, gone)
         }
@@ -330,6 +337,9 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     }
     for thing in &summary.kept {
         line("keeps", format!("{} {} in {}: {}{}", thing.kind, thing.id, thing.region, thing.detail, kept::a_month(thing.usd_per_month)));
+    }
+    if let Some(gone) = &summary.discarded {
+        line("discarded", gone.text());
     }
     if summary.driven_here == Some(false) {
         line("driven by", format!("nobody on this workstation: `lamp daemon --job {} --until-done` drives it", summary.job));

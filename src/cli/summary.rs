@@ -7,6 +7,7 @@ use super::alone::AloneRun;
 use super::attempt_records::attempts_of;
 use super::attempt_words::{before, moved};
 use super::coming_end::{EndAsked, Held};
+use super::discarded::DiscardedShown;
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
 use super::most::{Limited, hard_end, most, most_of_job};
@@ -69,6 +70,9 @@ pub struct Summary {
     pub driven_here: Option<bool>,
     /// What a job that has ended still holds in the cloud, and what that costs a month.
     pub kept: Vec<KeptThing>,
+    /// What was deleted of what it had stored. It is looked for where one job is shown: in a list it would cost a read for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discarded: Option<DiscardedShown>,
     /// What a person should look at.
     pub attention: Vec<String>,
     /// Of the last attempt of a job that has not ended: whose it is; and when its machine ends at the latest, by what was added since.
@@ -177,6 +181,7 @@ impl Summary {
             trouble: None,
             driven_here: None,
             kept: Vec::new(),
+            discarded: None,
             attention: receipt.losses,
             plan: None,
             owner: None,
@@ -241,6 +246,7 @@ impl Summary {
             trouble: None,
             driven_here: None,
             kept: Vec::new(),
+            discarded: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| Plan { kill_at: hard_end(&spec.spec, attempt, attempts, wishes), ..Plan::clone(&attempt.plan) }),
             owner: spec.owner().filter(|_| attempts.is_empty()).map(str::to_owned),

@@ -101,6 +101,20 @@ fn what_an_ended_job_has_stored_goes_and_its_records_stay() {
     assert!(after.code == 0 && after.out.contains("total $0.46; useful 55m"), "{after:?}");
     assert!(after.out.lines().any(|line| line.starts_with("  discarded at ") && line.ends_with(": checkpoints, outputs, logs, code")), "{after:?}");
     assert_ne!(before.out, after.out);
+    let gone = after.out.lines().find_map(|line| line.strip_prefix("  discarded ")).expect("said above");
+    let status = sandbox.lamp(&["status", JOB]);
+    assert!(status.out.lines().any(|line| line == format!("discarded   {gone}")), "{status:?}");
+    let explained = sandbox.lamp(&["explain", JOB]);
+    assert!(explained.out.lines().any(|line| line == format!("discarded {gone}")), "{explained:?}");
+    for (shown, job) in
+        [(sandbox.json(&["status", JOB, "-o", "json"]).1["jobs"][0].clone(), "status"), (sandbox.json(&["explain", JOB, "-o", "json"]).1, "explain")]
+    {
+        let record: Value = serde_json::from_str(&sandbox.read(&format!("{ROOT}/{JOB}/discarded.json"))).expect("JSON");
+        for field in ["at", "by", "kinds"] {
+            assert_eq!(shown["discarded"][field], record[field], "{job}: {shown:#}");
+        }
+    }
+    assert!(sandbox.json(&["status", "-o", "json"]).1["jobs"][0].get("discarded").is_none(), "a list reads one record of a job that has ended");
     let logs = sandbox.lamp(&["logs", JOB]);
     assert!(logs.code == 0 && logs.err.starts_with(&format!("warning: {JOB}: its logs were discarded at ")), "{logs:?}");
     assert!(sandbox.lamp(&["outputs", JOB]).err.starts_with(&format!("warning: {JOB}: its outputs were discarded at ")));
