@@ -101,7 +101,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         );
         return Err(Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started, and nothing bills"));
     }
-    let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran)).collect();
+    let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran, play.work)).collect();
     let code = match rows.iter().any(|row| row.usd.is_some()) {
         _ if is_cut => ExitCode::CTRL_C,
         true => ExitCode::SUCCESS,

@@ -3,6 +3,8 @@
 //! What a job costs and when it ends is told of the runs that finished: one that never found a machine is not a cheap one.
 //! What must never live here: the playing (`policy::market_run`).
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::simulate_world::word;
@@ -18,6 +20,8 @@ pub struct Row {
     /// Of the runs that finished; `null`: none did.
     pub usd: Option<Spread>,
     pub finish_hours: Option<Spread>,
+    /// Where that time goes; `null` likewise.
+    pub finish_parts: Option<Parts>,
     /// Ended by a limit, or given up.
     pub unfinished_share: f64,
     /// What those have cost, on the mean.
@@ -41,11 +45,48 @@ pub struct Row {
     ended: Vec<(Unfinished, usize)>,
 }
 
+/// Where the time to the end goes, on the mean of the runs that finished: together it is the mean of `finish_hours`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Parts {
+    pub work_hours: f64,
+    /// Of work that was done again.
+    pub lost_hours: f64,
+    /// In which a machine was there and did neither: its start, its saves, its end.
+    pub start_hours: f64,
+    /// In which there was none.
+    pub waiting_hours: f64,
+}
+
+impl Parts {
+    fn of(ran: &[Ran], work: Duration) -> Option<Parts> {
+        let finished: Vec<&Ran> = ran.iter().filter(|ran| ran.unfinished.is_none()).collect();
+        let mean = |number: fn(&Ran) -> f64| finished.iter().copied().map(number).sum::<f64>() / finished.len() as f64;
+        if finished.is_empty() {
+            return None;
+        }
+        let (work_hours, lost_hours, machine_hours) = (work.as_secs_f64() / 3600.0, mean(|ran| ran.lost_hours), mean(|ran| ran.machine_hours));
+        let start_hours = (machine_hours - work_hours - lost_hours).max(0.0);
+        let waiting_hours = (mean(|ran| ran.finish_hours) - work_hours - lost_hours - start_hours).max(0.0);
+        Some(Parts { work_hours, lost_hours, start_hours, waiting_hours })
+    }
+
+    /// `22.5h to the end, on the mean: 20.0h of work, 0.3h of it again, ...`
+    fn text(&self) -> String {
+        let Parts { work_hours, lost_hours, start_hours, waiting_hours } = self;
+        let all = work_hours + lost_hours + start_hours + waiting_hours;
+        format!(
+            "{all:.1}h to the end, on the mean: {work_hours:.1}h of work, {lost_hours:.1}h of work done again, {start_hours:.1}h of starts and ends, \
+             {waiting_hours:.1}h of waiting for a machine"
+        )
+    }
+}
+
 /// In the order in which they are told.
 const UNFINISHED: [Unfinished; 5] = [Unfinished::Deadline, Unfinished::RunTime, Unfinished::Budget, Unfinished::GivenUp, Unfinished::Otherwise];
 
 impl Row {
-    pub fn of(market: MarketChoice, ran: &[Ran]) -> Row {
+    /// `work`: how much of it the job is.
+    pub fn of(market: MarketChoice, ran: &[Ran], work: Duration) -> Row {
         let mean = |number: fn(&Ran) -> f64| ran.iter().map(number).sum::<f64>() / ran.len() as f64;
         let finished = || ran.iter().filter(|ran| ran.unfinished.is_none());
         let ended = |by: Unfinished| ran.iter().filter(|ran| ran.unfinished == Some(by)).count();
@@ -57,6 +98,7 @@ impl Row {
             market: word(market),
             usd: Spread::of(finished(), |ran| ran.usd),
             finish_hours: Spread::of(finished(), |ran| ran.finish_hours),
+            finish_parts: Parts::of(ran, work),
             unfinished_share,
             usd_unfinished: Spread::of(ran.iter().filter(|ran| ran.unfinished.is_some()), |ran| ran.usd).map(|usd| usd.mean),
             late_share: share(Unfinished::Deadline),
@@ -95,7 +137,7 @@ impl Row {
     fn unfinished(&self, play: &Play) -> Option<String> {
         let (usd, of) = (self.usd_unfinished?, self.runs);
         // A moment of the command line is some instants nearer by now.
-        let span = |time: std::time::Duration| Span::from_secs((time.as_secs_f64() / 60.0).round() as u64 * 60);
+        let span = |time: Duration| Span::from_secs((time.as_secs_f64() / 60.0).round() as u64 * 60);
         let why = |by: Unfinished| match by {
             // What the last save and the power-off take of it is not time to work.
             Unfinished::Deadline => match span(play.deadline.unwrap_or_default()) {
@@ -129,6 +171,7 @@ pub fn legend(rows: &[Row], play: &Play) -> Vec<String> {
         "interrupted (times), lost (hours of work that no checkpoint held when its machine went) and on demand (hours paid) are means of all runs"
             .to_owned(),
     ];
+    lines.extend(rows.iter().filter_map(|row| Some(format!("{}: {}", row.market, row.finish_parts?.text()))));
     lines.extend(rows.iter().filter_map(|row| row.unfinished(play)));
     lines
 }
@@ -187,8 +230,6 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::wrap::columns;
     use super::*;
     use crate::market::{Usd, UsdPerHour};
@@ -211,13 +252,15 @@ mod tests {
     }
 
     fn ran(usd: f64, unfinished: Option<Unfinished>) -> Ran {
-        Ran { usd, finish_hours: 22.5, unfinished, interruptions: 2, lost_hours: 0.25, on_demand_hours: 1.0, starts: 3 }
+        Ran { usd, finish_hours: 22.5, unfinished, interruptions: 2, lost_hours: 0.25, machine_hours: 21.0, on_demand_hours: 1.0, starts: 3 }
     }
+
+    const WORK: Duration = Duration::from_secs(20 * 3600);
 
     fn rows_ended(by: Unfinished) -> Vec<Row> {
         let spot: Vec<Ran> = (0..10).map(|n| if n < 4 { ran(20.0 + f64::from(n), None) } else { ran(0.0, Some(by)) }).collect();
         let full: Vec<Ran> = (0..10).map(|_| ran(60.6, None)).collect();
-        vec![Row::of(MarketChoice::Spot, &spot), Row::of(MarketChoice::OnDemand, &full)]
+        vec![Row::of(MarketChoice::Spot, &spot, WORK), Row::of(MarketChoice::OnDemand, &full, WORK)]
     }
 
     fn rows() -> Vec<Row> {
@@ -229,7 +272,7 @@ mod tests {
         let rows = rows();
         assert_eq!((rows[0].usd.unwrap().mean, rows[0].unfinished_share, rows[0].usd_unfinished), (21.5, 0.6, Some(0.0)));
         assert_eq!((rows[0].late_share, rows[1].usd_unfinished), (0.0, None), "without a deadline nothing is late");
-        let none = Row::of(MarketChoice::Spot, &[ran(0.0, Some(Unfinished::Deadline)), ran(3.0, Some(Unfinished::Deadline))]);
+        let none = Row::of(MarketChoice::Spot, &[ran(0.0, Some(Unfinished::Deadline)), ran(3.0, Some(Unfinished::Deadline))], WORK);
         assert_eq!((none.usd, none.finish_hours, none.late_share, none.usd_unfinished), (None, None, 1.0, Some(1.5)));
         assert!(table(&[none], None).contains("spot           -        -        -         -         -        0%"));
         let said = legend(&rows, &play(None)).join("\n");
@@ -249,6 +292,7 @@ mod tests {
         let both = Row::of(
             MarketChoice::Spot,
             &[ran(4.0, Some(Unfinished::Budget)), ran(3.0, Some(Unfinished::RunTime)), ran(3.0, Some(Unfinished::RunTime))],
+            WORK,
         );
         assert_eq!((both.late_share, (both.over_budget_share * 3.0).round(), (both.over_run_time_share * 3.0).round()), (0.0, 1.0, 2.0));
         let said = legend(&[both], &play(Some(30))).join("\n");
@@ -256,6 +300,24 @@ mod tests {
             said.contains("spot: 2 of 3 runs were ended unfinished by `limits.max_runtime`, the run time of one machine, 1 of 3 runs were ended unfinished by `limits.budget`"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn the_time_to_the_end_is_told_in_its_parts() {
+        let waited = Ran { finish_hours: 26.5, lost_hours: 0.75, ..ran(20.0, None) };
+        // What did not finish has no end, and no part in it.
+        let row = Row::of(MarketChoice::Spot, &[ran(20.0, None), waited, ran(9.0, Some(Unfinished::Budget))], WORK);
+        let parts = row.finish_parts.unwrap();
+        assert_eq!(parts, Parts { work_hours: 20.0, lost_hours: 0.5, start_hours: 0.5, waiting_hours: 3.5 });
+        let sum = parts.work_hours + parts.lost_hours + parts.start_hours + parts.waiting_hours;
+        assert_eq!(sum, row.finish_hours.unwrap().mean);
+        let said = legend(&[row], &play(None)).join("\n");
+        let line =
+            "spot: 24.5h to the end, on the mean: 20.0h of work, 0.5h of work done again, 0.5h of starts and ends, 3.5h of waiting for a machine";
+        assert!(said.lines().any(|said| said == line), "{said}");
+        let none = Row::of(MarketChoice::Spot, &[ran(9.0, Some(Unfinished::Budget))], WORK);
+        assert_eq!(none.finish_parts, None);
+        assert!(!legend(&[none], &play(None)).join("\n").contains("to the end"));
     }
 
     #[test]
@@ -276,7 +338,7 @@ mod tests {
         assert!(line("100%").ends_with('o') && line("10%").ends_with('o'), "{drawn}");
         let same = [rows().remove(1), Row { market: "auto", ..rows().remove(1) }];
         assert!(plot(&same, None).lines().nth(1).unwrap().ends_with('*'));
-        let drawn = |cost: Ran| plot(&[Row::of(MarketChoice::Spot, &[cost])], None);
+        let drawn = |cost: Ran| plot(&[Row::of(MarketChoice::Spot, &[cost], WORK)], None);
         assert_eq!(drawn(ran(5.0, Some(Unfinished::Budget))), "no run finished: there is nothing to draw");
         assert_eq!(drawn(ran(0.0, None)), "every run that finished cost nothing: there is nothing to draw");
     }

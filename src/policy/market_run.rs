@@ -123,6 +123,8 @@ pub struct Ran {
     pub interruptions: u32,
     /// Work that was in no checkpoint when its machine went, whether it was done again or not.
     pub lost_hours: f64,
+    /// In which it had a machine, and paid for it.
+    pub machine_hours: f64,
     /// Paid on demand.
     pub on_demand_hours: f64,
     pub starts: u32,
@@ -239,6 +241,7 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
                 if at_risk + worked > hours(play.saves_every) { (at_risk + worked) % hours(play.saves_every).max(1e-9) } else { at_risk + worked };
             let paid = starting + worked;
             ran.usd += paid * if on == Runs::Spot { spot_usd } else { full_usd };
+            ran.machine_hours += paid;
             ran.on_demand_hours += if on == Runs::OnDemand { paid } else { 0.0 };
             if work - done <= TIE_HOURS {
                 return Ran { finish_hours: now + paid, ..ran };

@@ -175,6 +175,7 @@ fn ran(world: &World, receipt: Option<&Receipt>) -> Ran {
             ended = ended.max(machine.ended.unwrap_or(now));
             ran.starts += 1;
             ran.interruptions += u32::from(machine.was_taken());
+            ran.machine_hours += hours(machine.ran(now));
             ran.on_demand_hours += if machine.offer.market == Market::OnDemand { hours(machine.ran(now)) } else { 0.0 };
             starts.extend(machine.host.iter().flat_map(|host| host.state().starts.clone()));
         }

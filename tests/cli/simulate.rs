@@ -38,6 +38,9 @@ fn on_a_recorded_course_the_numbers_are_what_it_says() {
     for (market, usd) in markets.iter().zip([10.2, 10.2, 30.6]) {
         assert!((market["usd"]["mean"].as_f64().unwrap() - usd).abs() < 1e-6, "{market}");
         assert_eq!((market["interruptions"].as_f64(), market["late_share"].as_f64()), (Some(0.0), Some(0.0)));
+        // A start of twelve minutes, and capacity all the time.
+        let parts = ["work_hours", "lost_hours", "start_hours", "waiting_hours"].map(|part| market["finish_parts"][part].as_f64().unwrap());
+        assert!(parts.iter().zip([10.0, 0.0, 0.2, 0.0]).all(|(part, hours)| (part - hours).abs() < 1e-6), "{market}");
     }
 }
 
@@ -51,6 +54,7 @@ fn people_get_a_table_a_plot_and_a_word_on_what_was_played() {
     assert!(lines[1].starts_with("spot ") && lines[2].is_empty(), "only what was asked for: {}", ended.out);
     assert!(ended.out.contains("so many finished for at most so much: s spot\n"), "{}", ended.out);
     assert!(ended.err.contains("usd and ends (hours from now) are of the runs that finished: half of them stay within p50"), "{}", ended.err);
+    assert!(ended.err.contains("h of starts and ends, ") && ended.err.contains("h of waiting for a machine"), "{}", ended.err);
     assert!(ended.err.contains("drawn from the law of spot machines in general"), "{}", ended.err);
 }
 

@@ -34,6 +34,7 @@ fn with_capacity_for_ever_it_costs_its_work_and_one_start() {
     assert_eq!((ran.starts, ran.interruptions, ran.unfinished), (1, 0, None));
     let ran = run(&play(10, Some(12)), Goes::OnDemand, &MarketWatch::default(), || false);
     assert!((ran.usd - 30.6).abs() < 1e-9 && (ran.on_demand_hours - 10.2).abs() < 1e-9, "{ran:?}");
+    assert!((ran.machine_hours - 10.2).abs() < 1e-9 && (ran.finish_hours - 10.2).abs() < 1e-9, "it never waits: {ran:?}");
 }
 
 #[test]
@@ -46,6 +47,7 @@ fn an_interruption_costs_a_start_and_what_was_not_saved() {
     assert_eq!((ran.interruptions, ran.starts), (1, 2));
     assert!(ran.lost_hours > 0.0 && ran.lost_hours <= 600.0 / 3600.0, "{ran:?}");
     assert!((ran.usd - (2.0 + ran.lost_hours + 0.4)).abs() < 1e-9, "{ran:?}");
+    assert!((ran.machine_hours - ran.usd).abs() < 1e-9 && ran.finish_hours > ran.machine_hours, "it waits while none is there: {ran:?}");
 }
 
 #[test]

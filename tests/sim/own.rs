@@ -77,6 +77,7 @@ fn with_capacity_for_ever_it_costs_its_work_its_start_and_its_end() {
         let hours = ran.usd / hourly;
         assert!((1.05..1.15).contains(&hours), "{goes:?}: {ran:?}");
         assert!(ran.finish_hours >= hours && ran.finish_hours < 1.2, "{goes:?}: {ran:?}");
+        assert!((ran.machine_hours - hours).abs() < 0.02 && ran.machine_hours <= ran.finish_hours, "all of it is paid: {goes:?}: {ran:?}");
         assert_eq!(ran.on_demand_hours > 1.0, goes == Goes::OnDemand, "{ran:?}");
     }
 }
