@@ -131,17 +131,42 @@ const GIVE: Give<'_> = Give { cut: &[], go: &[6, 3, 8] };
 /// The columns that are there without a spot price.
 const ON_DEMAND_ALONE: usize = 5;
 
-pub fn text(rows: &[Row], width: Option<usize>) -> String {
+/// What one line of the table stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// A type in one zone.
+    EachZone,
+    /// A type in a region: the zone in which it is cheapest, and how many more there are.
+    EachRegion,
+}
+
+pub fn text(rows: &[Row], each: Lines, width: Option<usize>) -> String {
+    let shown: Vec<(&Row, usize)> = match each {
+        Lines::EachZone => rows.iter().map(|row| (row, 0)).collect(),
+        Lines::EachRegion => cheapest(rows),
+    };
     if rows.iter().all(|row| row.spot.is_none()) {
-        let lines: Vec<Vec<String>> = rows.iter().map(|row| columns(row)[..ON_DEMAND_ALONE].to_vec()).collect();
+        let lines: Vec<Vec<String>> = shown.into_iter().map(|(row, more)| columns(row, more)[..ON_DEMAND_ALONE].to_vec()).collect();
         return render_within(width, &HEADINGS[..ON_DEMAND_ALONE], &lines, &[3, 4], Give { cut: &[], go: &[3] });
     }
-    let lines: Vec<Vec<String>> = rows.iter().map(columns).collect();
+    let lines: Vec<Vec<String>> = shown.into_iter().map(|(row, more)| columns(row, more)).collect();
     render_within(width, &HEADINGS, &lines, &[3, 4, 5, 6, 7, 8], GIVE)
 }
 
+/// Of each type in a region the first row, which is the cheapest, and how many follow it.
+fn cheapest(rows: &[Row]) -> Vec<(&Row, usize)> {
+    let mut first: Vec<(&Row, usize)> = Vec::new();
+    for row in rows {
+        match first.iter_mut().find(|(known, _)| known.instance_type == row.instance_type && known.region == row.region) {
+            Some((_, more)) => *more += 1,
+            None => first.push((row, 0)),
+        }
+    }
+    first
+}
+
 /// What the order and the columns mean that no heading explains.
-pub fn legend(rows: &[Row], rule: PriceRule, days: u32) -> String {
+pub fn legend(rows: &[Row], each: Lines, rule: PriceRule, days: u32) -> String {
     let order = if rows.iter().any(|row| row.spot.is_some()) {
         "the cheapest on spot first, then what has no spot price; RATIO is spot over on-demand"
     } else {
@@ -151,10 +176,12 @@ pub fn legend(rows: &[Row], rule: PriceRule, days: u32) -> String {
         let exceeded = format!("for which share of the last {days} days the spot price was above that bid, and how many times it rose above it");
         format!("; BID is what `{}` gives, EXCEEDED {exceeded}", in_words(rule))
     });
-    format!("{order}{}", bid.unwrap_or_default())
+    let is_short = each == Lines::EachRegion && cheapest(rows).len() < rows.len();
+    let zones = if is_short { "; +1 is one more zone of the region that sells it, for no less: `--zones` shows each" } else { "" };
+    format!("{order}{zones}{}", bid.unwrap_or_default())
 }
 
-fn columns(row: &Row) -> Vec<String> {
+fn columns(row: &Row, more_zones: usize) -> Vec<String> {
     let price = |price: Option<UsdPerHour>| price.map_or_else(|| "-".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()));
     let exceeded = match (row.share_above, row.crossings) {
         (Some(share), Some(times)) => format!("{:.1}% {times}x", share * 100.0),
@@ -162,7 +189,7 @@ fn columns(row: &Row) -> Vec<String> {
     };
     vec![
         row.instance_type.clone(),
-        row.zone.to_string(),
+        if more_zones > 0 { format!("{} +{more_zones}", row.zone) } else { row.zone.to_string() },
         row.gpu_text(),
         row.vcpus.to_string(),
         price(row.on_demand),
@@ -232,6 +259,48 @@ pub fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::market::Usd;
+
+    fn row(kind: &str, region: &str, zone: &str, spot: Option<f64>) -> Row {
+        let price = |usd: f64| UsdPerHour::new(Usd::from_dollars(usd).unwrap());
+        Row {
+            instance_type: kind.into(),
+            region: Region::new(region),
+            zone: Zone::new(format!("{region}{zone}")),
+            gpus: 1,
+            gpu_model: Some("A10G".into()),
+            gpu_memory_mib: None,
+            vcpus: 4,
+            on_demand: Some(price(1.0)),
+            spot: spot.map(price),
+            ratio: None,
+            bid: None,
+            no_bid: None,
+            share_above: None,
+            crossings: None,
+            backtest: None,
+        }
+    }
+
+    /// A type once in each region, where it is cheapest; nothing is said to be left out where nothing is.
+    #[test]
+    fn a_type_stands_once_for_a_region_unless_each_zone_is_asked_for() {
+        let rows = [
+            row("g5.xlarge", "us-east-1", "b", Some(0.3)),
+            row("g6.xlarge", "us-east-1", "a", Some(0.35)),
+            row("g5.xlarge", "us-east-1", "a", Some(0.4)),
+            row("g5.xlarge", "us-west-2", "a", Some(0.45)),
+            row("g5.xlarge", "us-east-1", "c", None),
+        ];
+        let zones = |each: Lines| -> Vec<String> {
+            let table = text(&rows, each, None);
+            table.lines().skip(1).map(|line| line.split("1 x").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+        };
+        assert_eq!(zones(Lines::EachRegion), ["g5.xlarge us-east-1b +2", "g6.xlarge us-east-1a", "g5.xlarge us-west-2a"]);
+        assert_eq!(zones(Lines::EachZone).len(), rows.len());
+        let says = |rows: &[Row], each: Lines| legend(rows, each, PriceRule::Auto, 14).contains("`--zones` shows each");
+        assert!(says(&rows, Lines::EachRegion) && !says(&rows, Lines::EachZone) && !says(&rows[..2], Lines::EachRegion));
+    }
 
     #[test]
     fn a_rule_is_named_as_people_write_it() {

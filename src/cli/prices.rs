@@ -16,10 +16,10 @@ use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{Catalog, Cloud, GpuRequirement, PriceHistory, PriceRule, Region, Span, Supply, did_you_mean, has_a_size};
 use crate::policy::bid::{HONEST, back};
 
-/// Show what machines cost: on-demand and spot, in every zone
+/// Show what machines cost: on-demand and spot
 ///
-/// For each type and zone that satisfies what is asked for: the prices now, what a bid rule gives, and how often that bid
-/// would have been exceeded.
+/// For each type that satisfies what is asked for, in the zone of each region where it is cheapest, or in every zone (--zones): the
+/// prices now, what a bid rule gives, and how often that bid would have been exceeded.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// GPUs, like `A10G`, `H100:8` or `at least 24GiB` [default: any]
@@ -37,6 +37,9 @@ pub struct Args {
     /// Only this region; may be repeated [default: `regions` in [aws] of the configuration, else AWS_REGION, else that of the profile]
     #[arg(long, value_name = "REGION", value_parser = one_name)]
     pub region: Vec<String>,
+    /// A line for every zone, instead of one for each type in a region; `-o json` and `-o csv` have every zone anyway
+    #[arg(long)]
+    pub zones: bool,
     /// How many days of spot prices to look at, up to 90
     #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(1..=90))]
     pub days: u32,
@@ -190,8 +193,10 @@ fn said_once(reasons: &[String], end: &str) -> String {
 }
 
 fn show(args: &Args, context: &Context, rows: &[Row], courses: &[PriceHistory], from: jiff::Timestamp) {
-    context.printer.line(table::text(rows, context.printer.columns(Stream::Out)));
-    context.printer.note(table::legend(rows, args.bid, args.days));
+    // Of a zone that is named the prices are wanted too, and a backtest is of every zone.
+    let each = if args.zones || args.zone.is_some() || args.backtest { table::Lines::EachZone } else { table::Lines::EachRegion };
+    context.printer.line(table::text(rows, each, context.printer.columns(Stream::Out)));
+    context.printer.note(table::legend(rows, each, args.bid, args.days));
     if args.backtest {
         context.printer.line(format!("\n{}", table::backtest_text(rows, args.bid)));
     }

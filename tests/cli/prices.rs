@@ -17,7 +17,12 @@ pub(super) fn offline(args: &[&str]) -> Ended {
 
 #[test]
 fn without_credentials_the_shipped_catalogue_is_shown_with_its_day() {
-    let ended = offline(&["prices", "--gpu", "A10G", "--type", "g5.xlarge", "--type", "g5.2xlarge", "--region", "us-east-1"]);
+    let asked = ["prices", "--gpu", "A10G", "--type", "g5.xlarge", "--type", "g5.2xlarge", "--region", "us-east-1"];
+    let once = offline(&asked);
+    let of_each = |kind: &str| once.out.lines().filter(|line| line.starts_with(kind)).collect::<Vec<_>>();
+    assert!(matches!(of_each("g5.xlarge ")[..], [line] if line.contains("use1-az1 +")), "once for the region: {once:?}");
+    assert!(once.err.contains("+1 is one more zone of the region that sells it, for no less: `--zones` shows each"), "{}", once.err);
+    let ended = offline(&[&asked[..], &["--zones"]].concat());
     assert_eq!(ended.code, 0, "{ended:?}");
     let lines: Vec<&str> = ended.out.lines().collect();
     assert_eq!(lines[0], "TYPE        ZONE      GPUS      VCPUS  ON-DEMAND", "no columns of spot, of which nothing is known");
