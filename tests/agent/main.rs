@@ -24,6 +24,7 @@ mod journal;
 mod kept_disk;
 mod last_save;
 mod lives;
+mod log_age;
 mod logship;
 mod machine;
 mod marks;
