@@ -69,7 +69,7 @@ pub async fn of(session: &AwsSession, region: &Region, machines: &[&str]) -> BTr
         return BTreeMap::new();
     }
     let from_outside = machines.iter().flat_map(|id| {
-        let one = |what, namespace, name| Asked { machine: *id, what, metric: metric(namespace, name, id) };
+        let one = |what, namespace, name| Asked { machine: id, what, metric: metric(namespace, name, id) };
         [one(What::Cpu, "AWS/EC2", "CPUUtilization"), one(What::Gpu, OURS, "GPUUtilization")]
     });
     let asked: Vec<Asked> = from_outside.chain(of_the_agent(session, region, machines).await).collect();
@@ -106,7 +106,7 @@ async fn of_the_agent<'a>(session: &AwsSession, region: &Region, machines: &[&'a
         found.extend(page.metrics.unwrap_or_default().into_iter().filter_map(|metric| {
             let id = metric.dimensions().iter().find(|one| one.name() == Some(INSTANCE))?.value()?;
             let machine = machines.iter().find(|machine| **machine == id)?;
-            Some(Asked { machine: *machine, what: What::Gpu, metric })
+            Some(Asked { machine, what: What::Gpu, metric })
         }));
     }
     found

@@ -14,7 +14,7 @@ fn network(ec2: &FalseEc2, zone: &str) -> (String, String) {
     let vpc = ec2.ask("DescribeVpcs", &[]).expect("VPCs").items("vpcSet")[0].at("vpcId").to_owned();
     ec2.ask("CreateSecurityGroup", &[("GroupName", "lamplighter"), ("GroupDescription", "ours"), ("VpcId", &vpc)]).expect("a group");
     let subnets = ec2.ask("DescribeSubnets", &[]).expect("subnets");
-    let here = subnets.items("subnetSet").into_iter().find(|one| one.at("availabilityZone") == zone).expect("one for each zone");
+    let here = subnets.items("subnetSet").iter().find(|one| one.at("availabilityZone") == zone).expect("one for each zone");
     (vpc, here.at("subnetId").to_owned())
 }
 
