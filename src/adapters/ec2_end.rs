@@ -90,7 +90,7 @@ pub async fn stop(session: &AwsSession, machine: &MachineRef) -> Result<(), Clou
     let Some(instance) = seen else { return Err(Trouble::ambiguous(&act, "EC2 does not show it now")) };
     must_be_ours(session, machine, &instance, &act)?;
     if instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot) {
-        return Err(CloudError::Invalid { what: format!("cannot {act}: it is a spot machine, which can only be terminated, with its disk") });
+        return Err(CloudError::Unstoppable { what: format!("cannot {act}: it is a spot machine, which can only be terminated, with its disk") });
     }
     if matches!(state(&instance), Some(InstanceState::Stopped | InstanceState::ShuttingDown | InstanceState::Terminated)) {
         return Ok(());

@@ -223,6 +223,7 @@ impl From<Trouble> for CloudError {
             Class::Unproven | Class::Expired if trouble.ahead.is_some() => CloudError::Denied { act, cause: Box::new(wrong_clock(words)) },
             Class::Expired => CloudError::Denied { act, cause: Box::new(over(words)) },
             Class::Unproven | Class::Denied | Class::Account | Class::Protected => CloudError::Denied { act, cause },
+            Class::CannotStop if act.starts_with("stop") => CloudError::Unstoppable { what: format!("cannot {act}: {words}") },
             Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => CloudError::Invalid { what: format!("cannot {act}: {words}") },
         }
     }
@@ -278,6 +279,7 @@ mod tests {
             CloudError::Mismatch { .. } => "adopt".into(),
             CloudError::Denied { .. } => "denied".into(),
             CloudError::Relaunches { .. } => "ended".into(),
+            CloudError::Unstoppable { .. } => "ended, or left".into(),
             CloudError::Invalid { .. } => "never".into(),
             CloudError::Unsupported { .. } => "unsupported".into(),
         }

@@ -40,6 +40,9 @@ pub enum ActError {
     /// A machine's end is counted from its plan.
     #[error("{what}: nothing is launched until one of them is right")]
     ClockOff { what: String },
+    /// A machine whose disk was to stay can only be ended with it, and what that holds is nowhere else.
+    #[error("{0}")]
+    Unstoppable(String),
     /// Every place that would do waits for a person; `none`: some others do not fit now.
     #[error("{}", Unready::sentence(.none.as_ref(), .unready))]
     NotReady { none: Option<NoOffer>, unready: Vec<Unready> },

@@ -32,7 +32,7 @@ pub enum Alert {
 impl Controller {
     /// The trouble that an act met; `None`: it passes by itself.
     pub(super) fn trouble(act: &Act, error: &ActError) -> Option<String> {
-        if matches!(error, ActError::ClockOff { .. } | ActError::NotReady { .. }) {
+        if matches!(error, ActError::ClockOff { .. } | ActError::NotReady { .. } | ActError::Unstoppable(_)) {
             return Some(error.to_string());
         }
         let cause = match error {

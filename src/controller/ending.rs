@@ -90,11 +90,33 @@ impl Controller {
             return Ok(Done::Changed);
         }
         let cloud = self.cloud(machine.cloud)?;
-        match how {
-            PowerOff::Stop => cloud.stop(machine).await?,
-            PowerOff::Terminate => cloud.terminate(machine).await?,
+        let stopped = match how {
+            PowerOff::Stop => cloud.stop(machine).await,
+            PowerOff::Terminate => cloud.terminate(machine).await,
+        };
+        match (stopped, ends) {
+            (Err(CloudError::Unstoppable { what }), Some(attempt)) => match Self::cannot_stop(dir, memory, (machine, attempt), &what) {
+                None => Ok(Done::Changed),
+                Some(text) => Err(ActError::Unstoppable(text)),
+            },
+            (stopped, _) => Ok(stopped.map(|()| Done::Waiting)?),
         }
-        Ok(Done::Waiting)
+    }
+
+    /// A machine whose disk was to stay, and that the cloud does not stop: what follows is decided anew with that, and where it is still to
+    /// be stopped, what its disk holds is nowhere else, and a person decides: what they are told.
+    fn cannot_stop(dir: &JobDir, memory: &mut JobMemory, (machine, attempt): (&MachineRef, AttemptNo), what: &str) -> Option<String> {
+        let memory = memory.attempts.entry(attempt).or_default();
+        if !std::mem::replace(&mut memory.watched.unstoppable, true) {
+            return None;
+        }
+        let price = memory.plan.as_ref().map_or_else(String::new, |plan| format!(" {}", plan.offer.hourly()));
+        Some(format!(
+            "{machine} in {} runs on and bills{price}: {what}; what its disk holds is not all in the job root, so that nothing ends it unasked: \
+             `lamp cancel {}` does, and its disk goes with it",
+            machine.region,
+            dir.job()
+        ))
     }
 
     /// The answer for a job whose machine is not shown: it may be there all the same, or has ended; `None`: the answer stands.

@@ -84,6 +84,7 @@ impl Controller {
                 | CloudError::Unsupported { .. }
                 | CloudError::Denied { .. }
                 | CloudError::Relaunches { .. }
+                | CloudError::Unstoppable { .. }
                 | CloudError::NoCapacity { .. }),
             ) => {
                 warn!(%job, attempt = attempt.number(), "cannot launch: {error}");

@@ -48,8 +48,9 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
         })
         .collect();
     let between = attempts.iter().all(|attempt| attempt.settled.is_some());
-    // Only a new plan asks for it.
-    let newest_checkpoint = if between { dir.newest_checkpoint().await?.map(|manifest| manifest.number) } else { None };
+    // Only a new plan asks for it, and the end of a disk that was to stay.
+    let is_asked_for = between || attempts.iter().any(|attempt| attempt.watched.unstoppable);
+    let newest_checkpoint = if is_asked_for { dir.newest_checkpoint().await?.map(|manifest| manifest.number) } else { None };
     Ok(Observed { attempts, requests, newest_checkpoint })
 }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::stopped::keeps_disk;
 use crate::instance::{InstanceState, InstanceView};
-use crate::job::{OnSpec, Outcome, Plan, Settled};
+use crate::job::{CheckpointNo, EndedBecause, OnSpec, Outcome, Plan, Settled, Spec};
 use crate::market::{Cloud, Market, elapsed};
 
 /// A disk that stood unused for so long is told of (row 31 of docs/promises.md). Sooner is news to nobody who went home for
@@ -44,6 +44,15 @@ pub fn was_kept(settled: &Settled, view: &InstanceView) -> bool {
 /// The same of an attempt that is not settled yet: it has ended as one whose disk the job file asks to keep, and its machine runs on.
 pub fn is_to_be_kept(on: &OnSpec, outcome: &Outcome, view: &InstanceView) -> bool {
     keeps_disk(on, outcome.because) && can_stand(view)
+}
+
+/// Whether all that is left of an ended attempt on its disk is in the job directory too: its own last checkpoint, whole (`newest` has its
+/// manifest), or, where it has succeeded, all outputs that it names. Then a machine that the cloud does not stop is ended, and its disk
+/// with it: it would bill on for ever. Of any other disk a person alone knows what it is worth.
+pub fn is_saved_elsewhere(spec: &Spec, outcome: &Outcome, newest: Option<CheckpointNo>) -> bool {
+    let own = outcome.last_checkpoint.as_ref().filter(|last| last.attempt == outcome.attempt);
+    let outputs = outcome.because == EndedBecause::Succeeded && !spec.outputs.is_empty() && outcome.losses.is_empty();
+    outputs || own.is_some_and(|last| newest.is_some_and(|newest| newest >= last.number))
 }
 
 /// Where nobody can read what was kept: whoever starts a machine through us gives it a new hard cap first, so one that was started

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use super::continuation;
 use super::guard::guard;
 use super::hard_end::Terms;
-use super::kept::{is_all_its_job_has, is_to_be_kept, was_kept};
+use super::kept::{is_all_its_job_has, is_saved_elsewhere, is_to_be_kept, was_kept};
 use super::missing::missing;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
@@ -318,7 +318,9 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     if let Some(outcome) = attempt.outcome.as_ref().filter(|_| !held && watched.outcome_for > OUTCOME_TO_DARK) {
         let why = format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs());
         let unwanted = wishes.end.as_ref().is_some_and(|wish| wish.cancel);
-        return if is_to_be_kept(&facts.spec.spec.on, outcome, view) && !unwanted { stop(why) } else { terminate(why) };
+        let is_kept = is_to_be_kept(&facts.spec.spec.on, outcome, view) && !unwanted;
+        let is_spare = watched.unstoppable && is_saved_elsewhere(&facts.spec.spec, outcome, facts.newest_checkpoint);
+        return if is_kept && !is_spare { stop(why) } else { terminate(why) };
     }
     let heard = heard(attempt);
     let patience = patience(attempt);

@@ -77,6 +77,8 @@ pub struct Watched {
     pub guard_waits: bool,
     pub damaged: Damaged,
     pub ended: Ended,
+    /// The cloud has said that it never stops this machine.
+    pub unstoppable: bool,
 }
 
 /// How a controller left the alarm of a machine.

@@ -43,6 +43,9 @@ pub enum CloudError {
         #[source]
         cause: Box<CloudError>,
     },
+    /// This machine is never stopped, only terminated, and its disk goes with it.
+    #[error("{what}")]
+    Unstoppable { what: String },
     /// The request can never work.
     #[error("{what}")]
     Invalid { what: String },

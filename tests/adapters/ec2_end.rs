@@ -194,13 +194,13 @@ async fn on_demand_stops_and_starts_and_spot_is_only_ended() {
     // A type of machine that EC2 does not stop: it is said, and it is not ended in place of that.
     ec2.fault(Fault::code("StopInstances", "UnsupportedOperation"));
     let error = aws.stop(&machine(&id)).await.unwrap_err();
-    assert!(kind(&error) == "invalid" && error.to_string().contains("cannot be stopped, only terminated (UnsupportedOperation"), "{error}");
+    assert!(kind(&error) == "unstoppable" && error.to_string().contains("cannot be stopped, only terminated (UnsupportedOperation"), "{error}");
     assert!(ec2.calls_of("TerminateInstances").is_empty() && ec2.instance(&id).state == State::Running);
 
     let spot = launched(&aws, "token-2", Market::Spot).await;
     ec2.take_calls();
     let error = aws.stop(&machine(&spot)).await.unwrap_err();
-    assert!(kind(&error) == "invalid" && error.to_string().contains("can only be terminated"), "{error}");
+    assert!(kind(&error) == "unstoppable" && error.to_string().contains("can only be terminated"), "{error}");
     assert!(ec2.calls_of("StopInstances").is_empty());
 }
 

@@ -45,6 +45,7 @@ mod throttled;
 mod town;
 mod unfit;
 mod unheeded;
+mod unstoppable;
 mod visit;
 
 use std::sync::Arc;

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
-use lamplighter::job::{AttemptPhase, Continues, EndedBecause, Reaction, Request, ResolvedSpec, Settled, Starts, Wish};
+use lamplighter::job::{
+    AttemptNo, AttemptPhase, CheckpointNo, CheckpointSummary, Continues, EndedBecause, Outcome, Reaction, Request, ResolvedSpec, Settled, Starts,
+    Wish,
+};
 use lamplighter::market::{Market, Span};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
 
@@ -228,4 +231,63 @@ fn the_next_attempt_waits_a_minute_where_the_kept_machine_of_the_last_was_not_ha
     assert!(started.last() == Some(&"wait") && !started.contains(&"plan"), "{started:?}");
     assert_eq!(words(last(600, None), &[is(InstanceState::Pending, theirs)], true), ["plan"], "it runs for another job");
     assert_eq!(words(last(600, None), &[is(InstanceState::Stopping, ours.as_str())], true), ["plan"], "it bills no more, and may hang in that");
+}
+
+/// Its disk was to stay, and EC2 does not stop it: it bills on for ever, or what the disk holds is lost.
+#[test]
+fn a_machine_that_cannot_be_stopped_is_ended_once_what_its_disk_holds_is_in_the_job_root() {
+    let saved = |of: u32| CheckpointSummary { number: CheckpointNo::new(2), attempt: AttemptNo::new(of), created: ago(70), step: None, bytes: 5 };
+    type Change = fn(&mut Outcome, &mut ResolvedSpec);
+    let outputs: Change = |_, spec| spec.spec.outputs = vec!["model/*".into()];
+    let cases: [(&str, bool, Change, Option<u32>, &str); 10] = [
+        ("nobody has said that it cannot", false, outputs, None, "stop"),
+        ("its outputs are there", true, outputs, None, "terminate"),
+        ("it names no outputs", true, |_, _| {}, None, "stop"),
+        (
+            "one of its outputs is not there",
+            true,
+            |ended, spec| (ended.losses, spec.spec.outputs) = (vec!["x".into()], vec!["x".into()]),
+            None,
+            "stop",
+        ),
+        (
+            "it has failed, and the outputs are what they are",
+            true,
+            |ended, spec| (ended.because, spec.spec.outputs) = (EndedBecause::Failed, vec!["x".into()]),
+            None,
+            "stop",
+        ),
+        ("its checkpoint is whole", true, |_, _| {}, Some(2), "terminate"),
+        ("a newer one is", true, |_, _| {}, Some(3), "terminate"),
+        ("its checkpoint is not there", true, |_, _| {}, None, "stop"),
+        ("an older one is", true, |_, _| {}, Some(1), "stop"),
+        ("it failed, and its checkpoint is whole", true, |ended, _| ended.because = EndedBecause::Failed, Some(2), "terminate"),
+    ];
+    for (name, unstoppable, change, newest, expected) in cases {
+        let acts = |of: u32| {
+            let (mut open, mut spec) = (attempt(1, 600), spec());
+            (spec.spec.on.success, spec.spec.on.failure) = (Reaction::Stop, Reaction::Stop);
+            let mut ended = outcome(1, EndedBecause::Succeeded);
+            ended.last_checkpoint = name.contains("checkpoint").then(|| saved(of)).or(newest.map(|_| saved(of)));
+            change(&mut ended, &mut spec);
+            open.outcome = Some(ended);
+            (open.watched.outcome_for, open.watched.unstoppable) = (Duration::from_secs(200), unstoppable);
+            let mut running = view(1, OWNER, InstanceState::Running, None);
+            running.market = Market::OnDemand;
+            let newest_checkpoint = newest.map(CheckpointNo::new);
+            let (attempts, cloud) = ([open], known(&[running]));
+            let facts =
+                Facts { spec: &spec, attempts: &attempts, requests: &[], cloud: &cloud, newest_checkpoint, owner: OWNER, here: "ws", now: now() };
+            reconcile(&facts)
+        };
+        let word = |acts: Vec<Act>| match &acts[..] {
+            [Act::Stop { .. }] => "stop",
+            [Act::Terminate { ends: Some(_), .. }] => "terminate",
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(word(acts(1)), expected, "{name}");
+        if newest.is_some() {
+            assert_eq!(word(acts(2)), "stop", "{name}, of another attempt: what this one did is on its disk alone");
+        }
+    }
 }

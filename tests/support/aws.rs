@@ -149,6 +149,7 @@ pub fn kind(error: &CloudError) -> String {
         CloudError::Relaunches { .. } => "ended, and may come back".into(),
         CloudError::Ambiguous { .. } => "ambiguous".into(),
         CloudError::Mismatch { .. } => "mismatch".into(),
+        CloudError::Unstoppable { .. } => "unstoppable".into(),
         CloudError::Invalid { .. } => "invalid".into(),
         CloudError::Unsupported { .. } => "unsupported".into(),
     }
