@@ -148,10 +148,13 @@ fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<St
     let name = group_name(session);
     let wrong = |what: String| Err(CloudError::Invalid { what });
     // It makes none of the user's own names.
-    let cure = if name == GROUP { "`lamp init aws` makes one" } else { "make one" };
+    let (anew, there) = match name {
+        GROUP => ("`lamp init aws` makes one without any open port", "`lamp init aws` makes one there"),
+        _ => ("make one without any open port", "make one there"),
+    };
     match groups.iter().find(|group| group.network == subnet.network) {
-        None if groups.is_empty() => wrong(format!("there is no security group `{name}`; {cure} without any open port")),
-        None => wrong(format!("the security group `{name}` is not in {}, where {} lies; {cure} there", subnet.network, subnet.id)),
+        None if groups.is_empty() => wrong(format!("there is no security group `{name}`; {anew}")),
+        None => wrong(format!("the security group `{name}` is not in {}, where {} lies; {there}", subnet.network, subnet.id)),
         Some(group) if group.lets_in => wrong(format!(
             "the security group `{name}` ({}) lets somebody in; machines of ours need no open port: remove its inbound rules",
             group.id
