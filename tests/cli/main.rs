@@ -73,6 +73,8 @@ mod setup_bucket;
 mod setup_race;
 mod setup_subnets;
 mod shell;
+#[cfg(feature = "aws")]
+mod sign_on;
 mod simulate;
 #[path = "../support/skipped.rs"]
 mod skipped;
