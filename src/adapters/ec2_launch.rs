@@ -66,7 +66,9 @@ pub async fn permitted(session: &AwsSession, plan: &Plan) -> Result<(), CloudErr
     match send(rehearsal).await {
         Err(trouble) if trouble.is(Class::WouldWork) => Ok(()),
         // Nobody chooses another place here: it is a right that is missing.
-        Err(trouble) if trouble.is(Class::NoSpotRole) => Err(CloudError::Denied { act: ACT.to_owned(), cause: trouble.to_string().into() }),
+        Err(trouble) if trouble.is(Class::NoSpotRole) => {
+            Err(CloudError::Denied { act: ACT.to_owned(), cause: CloudError::from(trouble).to_string().into() })
+        }
         Err(trouble) => Err(trouble.into()),
         // EC2 never answers a dry run with a machine; what does is not EC2.
         Ok(_) => Ok(()),

@@ -185,13 +185,25 @@ pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
     Ok(without_receipt(store, named(store, &listed(store).await?, name).await).await)
 }
 
-/// All jobs that can be read and have not ended.
+/// All jobs that have not ended, for a wish to end them; a fault for each of which nobody can read whether it has. One whose spec alone is
+/// gone is among them as long as its machine may run.
 ///
 /// # Errors
 /// When the job root does not answer.
-pub async fn all_under_way(store: &Store) -> Result<Vec<JobDir>, Fault> {
-    let open = without_receipt(store, listed(store).await?).await;
-    Ok(open.into_iter().map(|job| JobDir::new(Arc::clone(store), job)).collect())
+pub async fn all_under_way(store: &Store) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+    let read = stream::iter(listed(store).await?).map(|job| async move {
+        let dir = JobDir::new(Arc::clone(store), job);
+        match tokio::join!(dir.receipt(), dir.spec()) {
+            (Ok(Some(_)), _) => None,
+            (Ok(None), Ok(Some(spec))) => (!spec.is_alone()).then_some(Ok(dir)),
+            (Ok(None), Ok(None)) => match SpecGone::of(&dir).await {
+                Ok(gone) => gone.filter(SpecGone::may_run).map(|_| Ok(dir)),
+                Err(error) => Some(Err(record_fault(&error))),
+            },
+            (Err(error), _) | (_, Err(error)) => Some(Err(record_fault(&error))),
+        }
+    });
+    Ok(read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await)
 }
 
 /// All jobs but those that have certainly ended: one that this version cannot read may be open.
@@ -234,7 +246,7 @@ pub async fn owner_of(dir: &JobDir) -> Result<Option<String>, Fault> {
 }
 
 /// Receipts that are read at once.
-const READS_IN_FLIGHT: usize = 32;
+pub const READS_IN_FLIGHT: usize = 32;
 
 async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
     let read = stream::iter(jobs).map(|job| async move {

@@ -56,6 +56,11 @@ impl SpecGone {
         format!("its machine may run and bill until {limits}; nobody relaunches it, and nobody writes its receipt")
     }
 
+    /// Whether its attempt is not seen to be over.
+    pub fn may_run(&self) -> bool {
+        !self.is_over
+    }
+
     pub fn hint(&self, dir: &JobDir) -> Option<String> {
         let hint = || {
             format!(

@@ -8,11 +8,13 @@
 //! of one job (`stop_ask`; of one that has ended, `give_up`).
 
 use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 
 use super::attach::Attached;
 use super::confirm::confirm;
-use super::stop_ask::{self, Asked, Standing, see_it_through};
+use super::stop_ask::{self, Asked, How, Named, Standing, see_it_through};
+use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, receipt, run};
 use crate::job::Wish;
 use crate::jobdir::JobDir;
@@ -40,17 +42,22 @@ pub struct Args {
 }
 
 /// # Errors
-/// There is no such job, it has ended and keeps nothing, or the job root does not answer. Of several, the first of these, with the
-/// others beside it.
+/// There is no such job, it has ended and keeps nothing, or the job root does not answer. Of several, the last of these, with the
+/// others beside it or told before it.
 pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let workstation = job_root::workstation(context)?;
-    let meant = match args.all {
-        true => all(context, &store, &workstation, (wish, args.yes)).await?.into_iter().map(Ok).collect(),
-        false => named(&store, &args.jobs).await,
+    let meant = if args.all { all(context, &store, &workstation, (wish, args.yes)).await? } else { named(&store, &args.jobs).await };
+    // By what was typed: a program that names two words reads one form, whatever they mean.
+    let several = args.all || args.jobs.len() > 1;
+    let named = if args.all {
+        Named::All
+    } else if args.jobs.is_empty() {
+        Named::No
+    } else {
+        Named::Itself
     };
-    let several = args.all || meant.len() > 1;
-    let how = stop_ask::How { wish, wait: args.wait, yes: args.yes, is_named: args.all || !args.jobs.is_empty(), several };
+    let how = How { wish, wait: args.wait, yes: args.yes, named, several };
     let (mut said, mut standing, mut faults) = (Vec::<Value>::new(), Vec::<Standing>::new(), Vec::<Fault>::new());
     let mut code = ExitCode::SUCCESS;
     for dir in meant {
@@ -65,16 +72,16 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             }
             Ok(Asked::Stands(stands)) if args.wait => standing.push(stands),
             Ok(Asked::Stands(stands)) => said.push(stands.document),
-            // Who leaves at a question is asked no further one.
-            Err(fault) if fault.code == ExitCode::CTRL_C => {
-                faults.insert(0, fault);
-                break;
-            }
             Err(fault) => faults.push(fault),
+        }
+        // Who leaves at a question is asked no further one, and waits for nothing.
+        if faults.last().is_some_and(|fault| fault.code == ExitCode::CTRL_C) {
+            said.extend(standing.drain(..).map(|stands| stands.document));
+            break;
         }
     }
     for stands in standing {
-        match wait(context, (&store, &workstation), &stands, how).await {
+        match wait(context, (&store, &workstation), &stands, wish).await {
             Ok(Some(ended)) => said.push(ended),
             Ok(None) => {
                 code = ExitCode::CTRL_C;
@@ -93,10 +100,14 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             }
         }
     }
-    let mut faults = faults.into_iter();
-    let Some(mut first) = faults.next() else { return Ok(code) };
-    first.others.extend(faults);
-    Err(first)
+    let Some(mut last) = faults.pop() else { return Ok(code) };
+    // A program reads one error, whatever is wrong.
+    if context.is_machine_output() {
+        last.others.extend(faults);
+    } else {
+        faults.iter().for_each(|fault| context.printer.fault(fault));
+    }
+    Err(last)
 }
 
 /// The jobs that the words mean, each once; without a word the one that is under way.
@@ -115,45 +126,49 @@ async fn named(store: &Store, words: &[String]) -> Vec<Result<JobDir, Fault>> {
     meant
 }
 
-/// The jobs of this owner that are under way, once somebody has said yes to them by name. A bucket may hold other people's too.
-async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish, yes): (Wish, bool)) -> Result<Vec<JobDir>, Fault> {
-    let (mut mine, mut theirs) = (Vec::new(), Vec::new());
-    for dir in job_root::all_under_way(store).await? {
-        // Of whom nobody knows whose it is, nobody is ended unnamed.
-        match job_root::owner_of(&dir).await? {
-            Some(owner) if owner == workstation.owner => mine.push(dir),
-            _ => theirs.push(dir),
+/// The jobs of this owner that are under way, once somebody has said yes to them by name, and those that nobody can read, which may run
+/// too. A bucket may hold other people's.
+async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish, yes): (Wish, bool)) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+    let owned = stream::iter(job_root::all_under_way(store).await?).map(|dir| async {
+        let dir = dir?;
+        let owner = job_root::owner_of(&dir).await?;
+        Ok((dir, owner))
+    });
+    let (mut mine, mut unread, mut theirs, mut nobodys) = (Vec::new(), Vec::new(), 0, 0);
+    for read in owned.buffered(job_root::READS_IN_FLIGHT).collect::<Vec<Result<_, Fault>>>().await {
+        match read {
+            Ok((dir, Some(owner))) if owner == workstation.owner => mine.push(dir),
+            Ok((_, Some(_))) => theirs += 1,
+            // None is ended unnamed of which nobody knows whose it is.
+            Ok((_, None)) => nobodys += 1,
+            Err(fault) => unread.push(fault),
         }
     }
-    let left = match theirs.len() {
-        0 => String::new(),
-        1 => "; one of another owner is left alone".to_owned(),
-        many => format!("; {many} of other owners are left alone"),
-    };
-    if mine.is_empty() {
+    let left = [(theirs, "of another owner"), (nobodys, "whose owner its records do not say")];
+    let left: String =
+        left.into_iter().filter(|(jobs, _)| *jobs > 0).map(|(jobs, of)| format!("; {} {of} left alone", counted(jobs, "job"))).collect();
+    if mine.is_empty() && unread.is_empty() {
         return Err(Fault::new(ExitCode::NOT_FOUND, format!("no job of yours is under way in {}{left}", store.url()))
             .hint("`lamp status --all` lists those that have ended, `lamp sweep` looks for machines whose job is not here"));
     }
-    let names: Vec<&str> = mine.iter().map(|dir| dir.job().as_str()).collect();
-    let how = if wish == Wish::Cancel { "ends them at once, without a checkpoint" } else { "ends them, each with its last save where it makes one" };
-    let jobs = if mine.len() == 1 { "1 job is" } else { &format!("{} jobs are", mine.len()) };
-    confirm(context, &format!("{jobs} under way, {}: this {how}{left}", names.join(", ")), yes, "nothing was asked of any of them")?;
-    Ok(mine)
+    if !mine.is_empty() {
+        let names: Vec<&str> = mine.iter().map(|dir| dir.job().as_str()).collect();
+        let how =
+            if wish == Wish::Cancel { "ends them at once, without a checkpoint" } else { "ends them, each with its last save where it makes one" };
+        let jobs = if mine.len() == 1 { "1 job is" } else { &format!("{} jobs are", mine.len()) };
+        confirm(context, &format!("{jobs} under way, {}: this {how}{left}", names.join(", ")), yes, "nothing was asked of any of them")?;
+    }
+    Ok(mine.into_iter().map(Ok).chain(unread.into_iter().map(Err)).collect())
 }
 
 /// Until it has ended; `None`: the user has gone, and the wish stands.
-async fn wait(
-    context: &Context,
-    (store, workstation): (&Store, &Workstation),
-    stands: &Standing,
-    how: stop_ask::How,
-) -> Result<Option<Value>, Fault> {
+async fn wait(context: &Context, (store, workstation): (&Store, &Workstation), stands: &Standing, wish: Wish) -> Result<Option<Value>, Fault> {
     let dir = &stands.dir;
     let controller = run::controller(workstation, store)?;
     let Some(ended) = Attached::new(context, dir).without_log().follow_and_drive(&controller).await? else {
         // The wish stands, and somebody must carry it out.
-        see_it_through(context, workstation, dir, how.wish);
-        context.printer.note(format!("the {} stands", stop_ask::verb(how.wish)));
+        see_it_through(context, workstation, dir, wish);
+        context.printer.note(format!("the {} stands", stop_ask::verb(wish)));
         context.printer.hint(format!("`lamp status {}` shows when it is over", dir.job()));
         return Ok(None);
     };

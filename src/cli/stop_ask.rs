@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::confirm::confirm;
-use super::{Context, ExitCode, Fault, give_up, job_root, spec_gone};
-use crate::job::{CheckpointSpec, CheckpointSummary, JobId, NEVER_RESTS, Wish};
+use super::{Context, ExitCode, Fault, give_up, job_root, kept, spec_gone};
+use crate::job::{CheckpointSpec, CheckpointSummary, JobId, NEVER_RESTS, Receipt, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::{Span, elapsed};
 use crate::policy::Wishes;
@@ -19,10 +19,19 @@ pub struct How {
     pub wish: Wish,
     pub wait: bool,
     pub yes: bool,
-    /// Somebody has named this job, or has said yes to it by its name.
-    pub is_named: bool,
+    pub named: Named,
     /// Other jobs are asked beside it.
     pub several: bool,
+}
+
+/// How this job is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// It is the one that is under way.
+    No,
+    Itself,
+    /// By `--all`, and by its name at the question.
+    All,
 }
 
 /// What one job answered.
@@ -41,12 +50,18 @@ pub struct Standing {
 /// # Errors
 /// It has ended and keeps nothing, nobody said yes where that is asked, or the job root does not answer.
 pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation), dir: JobDir, how: How) -> Result<Asked, Fault> {
-    let How { wish, wait, yes, is_named, several } = how;
+    let How { wish, wait, yes, named, several } = how;
     let fault = |error| job_root::record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
-        if !is_named {
+        match named {
+            Named::Itself => {}
             // Nobody gives a disk up by a job that they have not named.
-            return Err(job_root::has_ended(&dir, &ended).hint(format!("`lamp cancel {}` gives up what it may keep", dir.job())));
+            Named::No => return Err(none_under_way(store, &dir, &ended).await),
+            // Between the list and its turn; what it keeps is nobody's to give up.
+            Named::All => {
+                context.printer.note(format!("{} has ended by itself meanwhile: {}", dir.job(), ended.outcome));
+                return Ok(Asked::Over(ExitCode::SUCCESS, json!({ "job": dir.job(), "request": null, "wish": wish })));
+            }
         }
         let (code, document) = give_up::run(context, store, workstation, &dir, &ended, (wish, yes)).await?;
         return Ok(Asked::Over(code, document));
@@ -67,7 +82,7 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
         let what = format!("the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it", dir.job(), workstation.owner);
         confirm(context, &what, yes, "nothing was asked of it")?;
     }
-    if (wish == Wish::Cancel || spec.checkpoint.is_none()) && !is_named && before.is_none() {
+    if (wish == Wish::Cancel || spec.checkpoint.is_none()) && named == Named::No && before.is_none() {
         // Nobody loses work by a job that they have not named.
         let how = if wish == Wish::Cancel { "ends it at once, without a checkpoint" } else { "ends it, and it saves no checkpoint" };
         let what = format!("job `{}` is the one that is under way: this {how}", dir.job());
@@ -112,6 +127,19 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
         }
     }
     Ok(Asked::Stands(Standing { dir, document }))
+}
+
+/// Where no job is named and none is under way: the newest has ended.
+async fn none_under_way(store: &Store, dir: &JobDir, ended: &Receipt) -> Fault {
+    let fault = Fault::new(ExitCode::REFUSED, format!("no job is under way in {}", store.url())).meaning(format!(
+        "nothing was changed; the newest, `{}`, has ended: {}",
+        dir.job(),
+        ended.outcome
+    ));
+    match kept::kept_of(dir, ended).await {
+        Ok(kept) if !kept.is_empty() => fault.hint(kept::hint(dir.job().as_str())),
+        _ => fault.hint("`lamp status --all` lists the jobs that have ended"),
+    }
 }
 
 pub fn verb(wish: Wish) -> &'static str {

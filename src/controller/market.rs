@@ -19,6 +19,7 @@ use tracing::{debug, info};
 use super::drive::Controller;
 use super::memory::JobMemory;
 use super::observe::Observed;
+use super::ready::{Search, launchable};
 use crate::instance::InstanceState;
 use crate::job::{AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Spec, Wish};
 use crate::jobdir::{self, JobDir, JobDirError, layout};
@@ -317,11 +318,8 @@ impl Controller {
         open: &AttemptFacts,
     ) -> Result<Option<AutoVerdict>, JobDirError> {
         let (history, wishes) = (history(&observed.attempts), Wishes::of(&observed.requests));
-        let asked = match self.cloud(spec.spec.machine.cloud) {
-            Ok(cloud) => cloud.supply(&spec.spec.machine).await,
-            Err(error) => Err(error),
-        };
-        let supply = match asked {
+        let Ok(cloud) = self.cloud(spec.spec.machine.cloud) else { return Ok(None) };
+        let mut supply = match cloud.supply(&spec.spec.machine).await {
             Ok(supply) => of_market(&supply, Market::Spot, &history),
             Err(error) => {
                 debug!(job = %spec.job, "the spot market is not known: {}", chain(&error));
@@ -343,8 +341,11 @@ impl Controller {
         };
         let (overheads, budget_left) = (memory.overheads(&facts), relaunch::budget_left(&spec.spec, &history, &wishes));
         let (more_time, overheads, widened) = (wishes.more_time, &overheads, wishes.fallback_cost);
-        let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time, overheads, prefers: None, widened, now };
-        let placed = placement::place(&ask).ok();
+        let (spec, history, prefers, nothing) = (&spec.spec, &history, None, &Supply::default());
+        let ask = Ask { spec, supply: nothing, history, budget_left, more_time, overheads, prefers, widened, now };
+        // As a launch chooses: a job that is moved to a pool where nothing can be launched comes back, and is moved again.
+        let placed = launchable(&**cloud, &ask, &mut supply, &mut Search::default()).await.ok().map(|found| found.placed);
+        let ask = Ask { supply: &supply, ..ask };
         let pool = placed.as_ref().map(|placed| memory.pool(&placed.offer));
         let (here, there) = (facts.speed, placed.as_ref().map_or(facts.speed, |placed| speeds.of(&placed.offer)));
         facts.speed = here.min(there);

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
+use crate::instance::setup::{BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
 use crate::market::{Arch, Market, uncounted_families};
 use crate::policy::setup::{allows, managed_key, other_root, own_key, reaches};
 
@@ -235,6 +235,8 @@ pub fn judge_network(names: &SetupNames, found: &RegionFound) -> Check {
         }
         (Found::Nothing, Found::Nothing) => Check::failure(name, "there is no default VPC, and no subnet is named")
             .fix(format!("`aws ec2 create-default-vpc --region {}`, or `subnets` and `security_group` in [aws]", found.region)),
+        (Found::Nothing, _) if names.group != GROUP => Check::failure(name, format!("the security group {} is not there", names.group))
+            .fix("one of that name, or of that id, in the network that machines are bought in; or leave `security_group` in [aws] away"),
         (Found::Nothing, _) => Check::failure(name, format!("there is no security group {}", names.group)).fix(INIT),
     }
 }

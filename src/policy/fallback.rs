@@ -66,6 +66,10 @@ impl<'a> Bound<'a> {
             return None;
         }
         let (usd, than) = self.cheapest.get(&(offer.market, named(self.ask, offer))).filter(|(usd, _)| *usd > 0.0)?;
+        // A start may cost more on the fast machine than the whole work on the slow one.
+        if self.rates.finishes_for_no_more(offer, than) {
+            return None;
+        }
         let times = self.rates.plain(offer) / usd;
         (!self.cost.allows(times)).then(|| TooDear { offer: offer.clone(), times, than: (*than).clone(), bound: self.cost })
     }

@@ -47,12 +47,12 @@ pub fn is_to_be_kept(on: &OnSpec, outcome: &Outcome, view: &InstanceView) -> boo
 }
 
 /// Whether all that is left of an ended attempt on its disk is in the job directory too: its own last checkpoint, whole (`newest` has its
-/// manifest), or, where it has succeeded, all outputs that it names. Then a machine that the cloud does not stop is ended, and its disk
+/// manifest), or, where it has succeeded, all outputs that it names; and nothing is told to be lost. Then a machine that the cloud does not stop is ended, and its disk
 /// with it: it would bill on for ever. Of any other disk a person alone knows what it is worth.
 pub fn is_saved_elsewhere(spec: &Spec, outcome: &Outcome, newest: Option<CheckpointNo>) -> bool {
     let own = outcome.last_checkpoint.as_ref().filter(|last| last.attempt == outcome.attempt);
-    let outputs = outcome.because == EndedBecause::Succeeded && !spec.outputs.is_empty() && outcome.losses.is_empty();
-    outputs || own.is_some_and(|last| newest.is_some_and(|newest| newest >= last.number))
+    let outputs = outcome.because == EndedBecause::Succeeded && !spec.outputs.is_empty();
+    outcome.losses.is_empty() && (outputs || own.is_some_and(|last| newest.is_some_and(|newest| newest >= last.number)))
 }
 
 /// Where nobody can read what was kept: whoever starts a machine through us gives it a new hard cap first, so one that was started

@@ -85,9 +85,9 @@ impl<'a> Rates<'a> {
     }
 
     /// Whether the rest of the job is what offers are ranked by. Where nobody has said how much work it is, and all kinds are alike, a
-    /// start is the same on each of them, and changes nothing.
+    /// start is the same on each of them, and changes nothing. Of a job that works longer than it said, nobody knows for how long still.
     pub(super) fn by_the_rest(&self) -> bool {
-        self.hours_left.is_some() && (self.ask.spec.limits.work.is_some() || !self.speeds.is_empty())
+        self.hours_left.is_some_and(|left| left > 0.0) && (self.ask.spec.limits.work.is_some() || !self.speeds.is_empty())
     }
 
     /// What offers are ranked by, the least first: what it takes to finish, and then an hour of work.
@@ -99,6 +99,11 @@ impl<'a> Rates<'a> {
     /// Whether an hour of work is cheaper there than on the best, and what a start costs there is more than that saves.
     pub(super) fn is_outweighed(&self, other: &Offer, best: &Offer) -> bool {
         self.by_the_rest() && self.usd_per_work(other) < self.usd_per_work(best)
+    }
+
+    /// Whether the rest of the job costs no more on one of two offers, as far as that is known.
+    pub(super) fn finishes_for_no_more(&self, offer: &Offer, than: &Offer) -> bool {
+        self.by_the_rest() && self.rest(offer).zip(self.rest(than)).is_some_and(|(here, there)| here <= there)
     }
 
     pub(super) fn ranked(&self, offer: &Offer) -> Ranked {

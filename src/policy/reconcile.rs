@@ -314,13 +314,18 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     let watched = &attempt.watched;
     let terminate = |why: String| vec![Act::Terminate { machine: view.machine(), ends: Some(attempt.plan.attempt), why }];
     let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
-    let stop = |why: String| vec![Act::Stop { machine: view.machine(), ends: Some(attempt.plan.attempt), why: format!("{why}; its disk is kept") }];
+    let stop =
+        |why: String| vec![Act::Stop { machine: view.machine(), ends: Some(attempt.plan.attempt), why: format!("{why}; its disk is to stay") }];
     if let Some(outcome) = attempt.outcome.as_ref().filter(|_| !held && watched.outcome_for > OUTCOME_TO_DARK) {
         let why = format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs());
         let unwanted = wishes.end.as_ref().is_some_and(|wish| wish.cancel);
         let is_kept = is_to_be_kept(&facts.spec.spec.on, outcome, view) && !unwanted;
         let is_spare = watched.unstoppable && is_saved_elsewhere(&facts.spec.spec, outcome, facts.newest_checkpoint);
-        return if is_kept && !is_spare { stop(why) } else { terminate(why) };
+        return match (is_kept, is_spare) {
+            (true, false) => stop(why),
+            (true, true) => terminate(format!("{why}; the cloud never stops it, what its disk holds is in the job root, and the disk goes")),
+            (false, _) => terminate(why),
+        };
     }
     let heard = heard(attempt);
     let patience = patience(attempt);
@@ -329,7 +334,8 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
         let dead = if is_host_dead(attempt) { " where the cloud says that its host fails" } else { "" };
         let why = format!("{words} for {} s, and {} s is the most{dead}", watched.silent_for.as_secs(), patience.as_secs());
         // With a checkpoint the job goes on elsewhere; without one, all that it has is on this disk.
-        return if !heard && is_all_its_job_has(&attempt.plan, view) { stop(why) } else { terminate(why) };
+        let unwanted = wishes.end.as_ref().is_some_and(|wish| wish.cancel);
+        return if !heard && !unwanted && is_all_its_job_has(&attempt.plan, view) { stop(why) } else { terminate(why) };
     }
     if let Some(wish) = wishes.end.as_ref().filter(|_| !heard)
         && (wish.cancel && attempt.plan.offer.cloud == Cloud::Aws || wish.is_older(facts.now, WISH_TO_AGENT))

@@ -77,7 +77,14 @@ fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Ti
         };
         (theirs.is_same_pool(offer) || speaks).then_some((refusal, record.plan.created))
     });
-    let speaking: Vec<(Refusal, Timestamp)> = speaking.collect();
+    // What a whole zone lacks for minutes makes nobody forget what a pool in it has refused for longer.
+    let (zones, pools): (Vec<_>, Vec<_>) = speaking.partition(|(refusal, _)| *refusal == Refusal::Addresses);
+    let until = |last: &(Refusal, Timestamp, Duration)| last.1.saturating_add(last.2).unwrap_or(Timestamp::MAX);
+    [zones, pools].iter().filter_map(|speaking| newest(speaking)).max_by_key(until)
+}
+
+/// The first of these, the newest, and for how long it speaks after so many.
+fn newest(speaking: &[(Refusal, Timestamp)]) -> Option<(Refusal, Timestamp, Duration)> {
     let (refusal, at) = *speaking.first()?;
     let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(doublings_max(refusal));
     Some((refusal, at, memory_of(refusal) * 2_u32.pow(doublings)))

@@ -93,6 +93,11 @@ async fn an_image_is_found_by_any_of_its_names() {
     let volta = Offer { gpu_model: Some("V100".into()), instance_type: "p3dn.24xlarge".into(), ..offer(Market::OnDemand) };
     let (was, text) = refused(&aws, &spec("dlami", 100), &volta).await;
     assert!(was == "not sold there" && text.contains("open driver, which does not drive the V100 of p3dn.24xlarge"), "{text}");
+    // What is remembered of the image says so again, and asks nobody.
+    ec2.take_calls();
+    let known = aws.known_unfit(&spec("dlami", 100), &volta);
+    assert!(known.is_some_and(|why| why.contains("does not drive the V100")) && aws.known_unfit(&spec("dlami", 100), &x86).is_none());
+    assert_eq!(ec2.take_calls().len(), 0);
     // What a machine has in itself is no disk that is bought.
     let ubuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
     assert_eq!(prepare(&aws, &spec(ubuntu, 100), &x86).await.unwrap().image, "ami-0d15ea5e000002404");

@@ -60,7 +60,7 @@ fn the_kept_machine_of_an_ended_job_is_given_up_by_cancel_and_by_nothing_less() 
     assert!(unsaid.err.contains("what is kept stays") && !unsaid.err.contains("bills on"), "a folder here is nobody's bill: {unsaid:?}");
     assert_eq!(place.0.lamp(&["start", "kept", "--dry-run"]).code, 0, "it is still there");
     let unnamed = place.0.lamp(&["cancel", "--yes"]);
-    assert!(unnamed.code == 102 && unnamed.err.contains(&format!("`lamp cancel {job}` gives up what it may keep")), "{unnamed:?}");
+    assert!(unnamed.code == 102 && unnamed.err.contains(&format!("`lamp cancel {job}` gives it up with its disk")), "{unnamed:?}");
     let (code, document) = place.0.json(&["cancel", "kept", "--yes", "-o", "json"]);
     assert_eq!((code, &document["instance"], &document["gone"]), (0, &machine.into(), &true.into()), "{document}");
     let none = place.0.lamp(&["start", "kept"]);

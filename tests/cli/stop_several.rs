@@ -28,14 +28,16 @@ fn several_jobs_are_ended_by_one_word_and_one_that_is_not_there_keeps_none_of_th
     }
     assert!(place.status("three")["end_asked"].is_null());
     // Programs are told of each, and of what went wrong, too.
-    let mixed = place.0.lamp(&["cancel", "one", "three", "nobody", "-o", "json"]);
-    assert_eq!(mixed.code, 102, "{mixed:?}");
+    let mixed = place.0.lamp(&["cancel", "one", "three", "three", "nobody", "-o", "json"]);
+    assert_eq!(mixed.code, 101, "{mixed:?}");
     let out: Value = serde_json::from_str(&mixed.out).expect("a document");
     assert_eq!(out["jobs"].as_array().expect("jobs").len(), 1, "{out}");
     assert_eq!((&out["jobs"][0]["job"], &out["jobs"][0]["wish"]), (&jobs[2].clone().into(), &"cancel".into()));
     let err: Value = serde_json::from_str(mixed.err.lines().last().expect("a fault")).expect("an object");
-    assert!(err["error"]["what"].as_str().is_some_and(|what| what.contains(&jobs[0]) && what.contains("has ended")), "{err}");
-    assert!(err["error"]["others"][0]["what"].as_str().is_some_and(|what| what.contains("no job `nobody`")), "{err}");
+    assert!(err["error"]["what"].as_str().is_some_and(|what| what.contains("no job `nobody`")), "{err}");
+    assert!(err["error"]["others"][0]["what"].as_str().is_some_and(|what| what.contains(&jobs[0]) && what.contains("has ended")), "{err}");
+    let told = place.0.lamp(&["cancel", "one", "nobody"]);
+    assert!(told.code == 101 && told.err.contains("has ended: stopped\n") && told.err.contains("error: no job `nobody`"), "people too: {told:?}");
     place.until("three", "cancelled");
     place.nothing_is_left();
 }
@@ -65,7 +67,7 @@ fn all_jobs_of_ones_own_are_ended_after_a_question_and_nobody_elses() {
     place.until("theirs", "running");
     let unasked = place.0.lamp(&["cancel", "--all"]);
     assert!(unasked.code == 102 && unasked.err.contains("nobody was there to ask"), "{unasked:?}");
-    assert!(jobs.iter().all(|job| unasked.err.contains(job)) && unasked.err.contains("one of another owner is left alone"), "{unasked:?}");
+    assert!(jobs.iter().all(|job| unasked.err.contains(job)) && unasked.err.contains("; 1 job of another owner left alone"), "{unasked:?}");
     assert!(unasked.err.contains("2 jobs are under way") && unasked.err.contains("nothing was asked of any of them"), "{unasked:?}");
     let with_a_name = place.0.lamp(&["cancel", "--all", "one", "--yes"]);
     assert_eq!(with_a_name.code, 2, "who names a job does not mean all: {with_a_name:?}");
@@ -78,6 +80,13 @@ fn all_jobs_of_ones_own_are_ended_after_a_question_and_nobody_elses() {
     assert!(place.status("theirs")["end_asked"].is_null());
     let waits = place.start(&["stop", "--wait", "--yes", "theirs"]);
     assert_eq!(end(waits).0, 0);
+    // Nobody says of a job that cannot be read that it has ended.
+    place.0.write("home/.local/state/lamplighter/jobs/torn-222222/spec.json", "{");
+    let torn = place.0.lamp(&["stop", "--all", "--yes"]);
+    assert!(torn.code != 0 && torn.code != 101 && torn.err.contains("torn-222222"), "{torn:?}");
+    std::fs::remove_dir_all(place.0.path().join("home/.local/state/lamplighter/jobs/torn-222222")).expect("it was there");
+    let bare = place.0.lamp(&["cancel"]);
+    assert!(bare.code == 102 && bare.err.contains("error: no job is under way in ") && bare.err.contains("has ended: stopped"), "{bare:?}");
     let nothing = place.0.lamp(&["stop", "--all", "--yes"]);
     assert!(nothing.code == 101 && nothing.err.contains("no job of yours is under way in "), "{nothing:?}");
     place.nothing_is_left();

@@ -172,6 +172,10 @@ fn a_zone_without_an_address_is_left_by_all_its_types() {
     let both = [here.clone(), offer("g6.xlarge", "r1a", "1.1", Market::Spot), offer("g5.xlarge", "r1b", "1.5", Market::Spot)];
     let next = |refusal| chosen(&supply(both.to_vec()), &[refused(here.clone(), 5, refusal)]).map(|(zone, _)| zone);
     assert_eq!((next(Refusal::Addresses).as_deref(), next(Refusal::Capacity).as_deref()), (Some("r1b"), Some("r1a")));
+    // What is never sold there is not asked for again once the zone has addresses.
+    let history = [refused(here.clone(), 600, Refusal::NotSold), refused(both[1].clone(), 300, Refusal::Addresses)];
+    let only = [here, both[2].clone()];
+    assert_eq!(chosen(&supply(only.to_vec()), &history).map(|(zone, _)| zone).as_deref(), Some("r1b"));
 }
 
 /// Seed 21001732 of 24 h: a workstation's clock was a day ahead for six seconds, in which it was refused, and once it was right

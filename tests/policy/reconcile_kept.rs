@@ -239,7 +239,7 @@ fn a_machine_that_cannot_be_stopped_is_ended_once_what_its_disk_holds_is_in_the_
     let saved = |of: u32| CheckpointSummary { number: CheckpointNo::new(2), attempt: AttemptNo::new(of), created: ago(70), step: None, bytes: 5 };
     type Change = fn(&mut Outcome, &mut ResolvedSpec);
     let outputs: Change = |_, spec| spec.spec.outputs = vec!["model/*".into()];
-    let cases: [(&str, bool, Change, Option<u32>, &str); 10] = [
+    let cases: [(&str, bool, Change, Option<u32>, &str); 11] = [
         ("nobody has said that it cannot", false, outputs, None, "stop"),
         ("its outputs are there", true, outputs, None, "terminate"),
         ("it names no outputs", true, |_, _| {}, None, "stop"),
@@ -259,6 +259,7 @@ fn a_machine_that_cannot_be_stopped_is_ended_once_what_its_disk_holds_is_in_the_
         ),
         ("its checkpoint is whole", true, |_, _| {}, Some(2), "terminate"),
         ("a newer one is", true, |_, _| {}, Some(3), "terminate"),
+        ("its checkpoint is whole, and something of its end is lost", true, |ended, _| ended.losses = vec!["x".into()], Some(2), "stop"),
         ("its checkpoint is not there", true, |_, _| {}, None, "stop"),
         ("an older one is", true, |_, _| {}, Some(1), "stop"),
         ("it failed, and its checkpoint is whole", true, |ended, _| ended.because = EndedBecause::Failed, Some(2), "terminate"),

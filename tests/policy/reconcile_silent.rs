@@ -61,7 +61,7 @@ fn a_kept_machine_that_does_not_come_up_is_stopped_and_keeps_its_disk() {
 #[test]
 fn what_was_stopped_so_has_failed_to_start_and_says_why() {
     let by_user = Some("Client.UserInitiatedShutdown: User initiated");
-    let why = "no word of its agent for 121 s, and 120 s is the most; its disk is kept";
+    let why = "no word of its agent for 121 s, and 120 s is the most; its disk is to stay";
     let ending = Ending { format: RECORD_FORMAT, at: ago(70), by: "ws".into(), why: why.into(), heard: None, stood: None };
     let ended = || Watched { ended: Ended { ending: Some(ending.clone()), ..Ended::default() }, ..started(121).watched };
     let facts = AttemptFacts { watched: ended(), ..started(121) };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Progress, Spec};
+use lamplighter::job::{AttemptRecord, EndedBecause, Outcome, Plan, Progress, Spec};
 use lamplighter::market::{self, FallbackCost, Market, Offer, Span, Speeds, Supply, UsdPerHour};
 use lamplighter::policy::placement::{Ask, Overheads, Placement, place};
 use lamplighter::policy::work;
@@ -89,16 +89,37 @@ fn of_little_work_the_start_decides() {
     assert_eq!(order(&placed(&job(&said, None), &offers, &[])), ["g5.12xlarge", "g5.xlarge"]);
 }
 
+/// The bound on what is bought without a word goes by an hour of work, and of little work the start decides: what finishes for no more is
+/// not too dear.
+#[test]
+fn what_finishes_for_no_more_is_not_too_dear() {
+    let offers = [offer("g5.12xlarge", "A10G", 4, 5_672_000), offer("g5.xlarge", "A10G", 1, 1_006_000)];
+    let bounded = |work| {
+        let mut spec = job(&[("A10G", 1.0), ("g5.12xlarge", 12.0)], work);
+        spec.machine.fallback_cost = FallbackCost::default();
+        order(&placed(&spec, &offers, &[]))
+    };
+    assert_eq!(bounded(Some("30m")), ["g5.xlarge", "g5.12xlarge"]);
+    assert_eq!(bounded(Some("3d")), ["g5.12xlarge"], "twice as dear and more");
+    assert_eq!(bounded(None), ["g5.12xlarge"]);
+}
+
+/// A job that works longer than it has said: nobody knows how much is left, and a fast machine is not dear for its start alone.
+#[test]
+fn work_beyond_what_was_said_is_ranked_by_the_hour() {
+    let offers = [offer("g5.12xlarge", "A10G", 4, 5_672_000), offer("g5.xlarge", "A10G", 1, 1_006_000)];
+    let spec = job(&[("A10G", 1.0), ("g5.12xlarge", 6.0)], Some("6h"));
+    let mut ended = settled(1, EndedBecause::Interrupted);
+    ended.outcome = Some(Outcome { progress: None, saved: Span::from_secs(8 * 3600), ..outcome(1, EndedBecause::Interrupted) });
+    let long = AttemptRecord { plan: Plan { offer: offers[1].clone(), ..plan(market::Cloud::Aws, 1, 600) }.into(), settled: ended.into() };
+    assert_eq!(order(&placed(&spec, &offers, &[long])), ["g5.12xlarge", "g5.xlarge"]);
+}
+
 /// An attempt on this machine, which took so long for a step.
 fn ran(offer: &Offer, secs_per_step: f64) -> AttemptRecord {
     let mut ended = settled(1, EndedBecause::Interrupted);
     let progress = Progress { step: Some(10.0), total: Some(100.0), secs_per_step: Some(secs_per_step), ..Progress::default() };
-    ended.outcome = Some(lamplighter::job::Outcome {
-        progress: Some(progress),
-        last_checkpoint: None,
-        resumed_from: None,
-        ..outcome(1, EndedBecause::Interrupted)
-    });
+    ended.outcome = Some(Outcome { progress: Some(progress), last_checkpoint: None, resumed_from: None, ..outcome(1, EndedBecause::Interrupted) });
     AttemptRecord { plan: Plan { offer: offer.clone(), ..plan(market::Cloud::Aws, 1, 600) }.into(), settled: ended.into() }
 }
 
