@@ -3,8 +3,16 @@
 use serde::Serialize;
 
 use super::{Context, Fault, job_root, run};
+use crate::config::CapsReader;
+use crate::controller::CapsInForce;
 use crate::market::{Usd, UsdPerHour};
 use crate::wire::Store;
+
+/// As the configuration says them at the start, and then at each launch.
+pub fn in_force(context: &Context) -> CapsInForce {
+    let reader = CapsReader::new(context.environment.clone(), &context.user);
+    CapsInForce::read_by(context.user.caps, move || reader.read().map_err(|error| error.in_a_line()))
+}
 
 /// The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Copy, Debug, Serialize)]

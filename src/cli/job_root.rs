@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt};
 
 use super::alone::AloneRun;
 use super::spec_gone::SpecGone;
-use super::{Context, ExitCode, Fault, kept};
+use super::{Context, ExitCode, Fault, caps, kept};
 use crate::config::{AwsFile, closest};
 use crate::instance::OWNER_TAG;
 use crate::job::{JobId, Receipt, Spec};
@@ -61,7 +61,7 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
         &context.user.notify.command,
         aws_settings(context),
     );
-    workstation.caps = context.user.caps;
+    workstation.caps = Arc::new(caps::in_force(context));
     workstation.agent_binary = context.environment.agent_binary.clone();
     Ok(context.workstation.get_or_init(|| workstation).clone())
 }

@@ -61,6 +61,19 @@ impl ConfigError {
         }
     }
 
+    /// With the first of what is wrong with the file, for a line of a log.
+    pub fn in_a_line(&self) -> String {
+        let errors = |findings: &[Finding]| findings.iter().find(|finding| finding.severity == Severity::Error).cloned();
+        match self {
+            ConfigError::Findings { file, findings } if let Some(first) = errors(findings) => {
+                let line = first.line.map(|line| format!("{line}:")).unwrap_or_default();
+                format!("{self}: {file}:{line} {first}")
+            }
+            ConfigError::Read { source, .. } => format!("{self}: {source}"),
+            _ => self.to_string(),
+        }
+    }
+
     /// What to type next.
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -11,6 +11,7 @@
 //! `world` asks this workstation. What must never live here: a decision about a running job, a store, or a cloud.
 
 mod automation;
+mod caps_reader;
 mod compound;
 mod decode;
 pub mod edit;
@@ -29,6 +30,7 @@ mod words;
 mod world;
 
 pub use automation::{CapsFile, CatchUpWord, OverlapWord, ScheduleFile};
+pub use caps_reader::CapsReader;
 pub use compound::{CommandWord, EnvPair, EnvValue, ScriptWord};
 pub use env::Environment;
 pub use error::ConfigError;

@@ -12,6 +12,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
+use super::caps_in_force::CapsInForce;
 use super::drive::Controller;
 use super::memory::JobMemory;
 use crate::job::{Plan, RECORD_FORMAT, Reason, Waiting};
@@ -46,7 +47,13 @@ pub struct HeldBack {
 impl Controller {
     /// Checks these before each launch.
     #[must_use]
-    pub fn capped(mut self, caps: Caps) -> Self {
+    pub fn capped(self, caps: Caps) -> Self {
+        self.capped_by(Arc::new(CapsInForce::fixed(caps)))
+    }
+
+    /// Checks those that are in force by then.
+    #[must_use]
+    pub fn capped_by(mut self, caps: Arc<CapsInForce>) -> Self {
         self.caps = caps;
         self
     }
@@ -72,7 +79,7 @@ impl Controller {
     /// `None`: it is another process's turn, or another job root's.
     pub(super) async fn turn_to_launch(&self, plan: &Plan) -> Option<Vec<Turn>> {
         let mut taken = Vec::new();
-        if self.is_capped(plan) {
+        if self.caps_on(plan).is_some() {
             for turns in &self.launching.turns {
                 taken.push(turns.take(TURN_MAX).await?);
             }
@@ -80,8 +87,10 @@ impl Controller {
         Some(taken)
     }
 
-    fn is_capped(&self, plan: &Plan) -> bool {
-        !self.caps.are_none() && plan.offer.hourly_at_most(plan.bid) > UsdPerHour::ZERO
+    /// The caps as they are now, where they may hold this plan back.
+    fn caps_on(&self, plan: &Plan) -> Option<Caps> {
+        let is_paid = plan.offer.hourly_at_most(plan.bid) > UsdPerHour::ZERO;
+        if is_paid { Some(self.caps.anew()).filter(|caps| !caps.are_none()) } else { None }
     }
 
     /// What all jobs of this owner in this job root cost now.
@@ -98,9 +107,7 @@ impl Controller {
     /// # Errors
     /// When the store does not answer: what is not known is not spent.
     pub async fn cap_on(&self, plan: &Plan) -> Result<Option<Reason>, JobDirError> {
-        if !self.is_capped(plan) {
-            return Ok(None);
-        }
+        let Some(caps) = self.caps_on(plan) else { return Ok(None) };
         let now = self.clock.now();
         let (ours, others) = tokio::join!(self.ledger.read(now), join_all(self.beside.iter().map(|ledger| ledger.read(now))));
         let mut spells = ours?;
@@ -120,7 +127,7 @@ impl Controller {
                 }
             }
         }
-        let reason = cap::judge(&self.caps, &cap::spending(&spells, now), plan.offer.hourly_at_most(plan.bid), now);
+        let reason = cap::judge(&caps, &cap::spending(&spells, now), plan.offer.hourly_at_most(plan.bid), now);
         Ok(reason.map(|reason| self.counted(reason, &by_heart)))
     }
 
@@ -136,7 +143,7 @@ impl Controller {
 
     /// Why this plan could not even be launched if nothing else ran and nothing had been spent; `None`: it could.
     pub fn cap_forbids(&self, plan: &Plan) -> Option<Reason> {
-        cap::never(&self.caps, plan.offer.hourly_at_most(plan.bid), self.clock.now())
+        cap::never(&self.caps.last(), plan.offer.hourly_at_most(plan.bid), self.clock.now())
     }
 
     /// Whether a launch that a cap held back need not be tried yet.

@@ -12,6 +12,7 @@ use super::act::{ActError, Done};
 use super::answers::{Answers, Place};
 use super::backoff::backoff;
 use super::cap::Launching;
+use super::caps_in_force::CapsInForce;
 use super::clocks::SeenRight;
 use super::ledger::Ledger;
 use super::memory::JobMemory;
@@ -24,7 +25,6 @@ use super::sweeping::SweepMemory;
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
-use crate::policy::cap::Caps;
 use crate::policy::reconcile::{Act, Facts, is_elsewhere, reconcile};
 use crate::ports::{Clock, Cloud, CloudError, Notifier, Store};
 
@@ -42,7 +42,7 @@ pub struct Controller {
     /// Brings the agent to a machine; `None`: the machine has it already.
     pub(super) shipper: Option<Shipper>,
     /// What all jobs together may cost, and what is known of those that have ended.
-    pub(super) caps: Caps,
+    pub(super) caps: Arc<CapsInForce>,
     pub(super) ledger: Arc<Ledger>,
     /// Those of the other job roots that this process drives: one user's caps count them all.
     pub(super) beside: Vec<Arc<Ledger>>,
@@ -122,7 +122,7 @@ impl Controller {
         name: String,
         here: Zone,
     ) -> Self {
-        let (caps, ledger, launching) = (Caps::default(), Arc::new(Ledger::new(Arc::clone(&store), &owner)), Launching::default());
+        let (caps, ledger, launching) = (Arc::default(), Arc::new(Ledger::new(Arc::clone(&store), &owner)), Launching::default());
         let (telling, clock_right, sweeper, troubled) = Default::default();
         Controller {
             store,

@@ -25,6 +25,7 @@ mod begin;
 mod billed;
 pub mod bootstrap;
 mod cap;
+mod caps_in_force;
 mod certainty;
 mod clocks;
 mod continuation;
@@ -55,6 +56,7 @@ mod visit;
 
 pub use act::ActError;
 pub use bootstrap::{Bootstrap, BootstrapError, BoxEndpoint};
+pub use caps_in_force::CapsInForce;
 pub use continuation::{Kept, continuation_of};
 pub use drive::{Controller, DriveError, Ticked};
 pub use give_up::GaveUp;

@@ -31,10 +31,9 @@ use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
 use crate::adapters::objects::{self, OpenError};
 use crate::adapters::shipped_cloud::ShippedCloud;
-use crate::controller::{Controller, Shipper};
+use crate::controller::{CapsInForce, Controller, Shipper};
 use crate::job::MachineSpec;
 use crate::market::{self, Region, Span, Supply, Zone};
-use crate::policy::cap::Caps;
 use crate::ports;
 
 pub use crate::adapters::aws_settings::AwsSettings;
@@ -59,8 +58,8 @@ pub struct Workstation {
     pub notify: Vec<String>,
     /// What the user says of AWS.
     pub aws: AwsSettings,
-    /// What all jobs together may cost.
-    pub caps: Caps,
+    /// What all jobs together may cost, in whichever job root.
+    pub caps: Arc<CapsInForce>,
     /// The program that machines run, instead of the one beside this program.
     pub agent_binary: Option<PathBuf>,
     #[cfg(feature = "aws")]
@@ -80,7 +79,7 @@ impl Workstation {
             #[cfg(feature = "aws")]
             session: AwsSession::new(aws.clone()),
             aws,
-            caps: Caps::default(),
+            caps: Arc::default(),
             agent_binary: None,
         }
     }
@@ -116,7 +115,7 @@ impl Workstation {
         let mut clouds = BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
         self.add_aws(&mut clouds);
         let controller = Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), here);
-        let controller = controller.shipping(self.shipper()).capped(self.caps);
+        let controller = controller.shipping(self.shipper()).capped_by(Arc::clone(&self.caps));
         let controller = controller.taking_turns(Arc::new(LaunchTurns::new(&self.state, &self.job_root)));
         Ok(match self.notify.as_slice() {
             [] => controller,
@@ -131,7 +130,7 @@ impl Workstation {
     pub fn by_the_catalogue(&self, store: &Store, regions: Vec<Region>) -> io::Result<Controller> {
         let shipped: Arc<dyn ports::Cloud> = Arc::new(ShippedCloud { regions });
         let clouds = BTreeMap::from([(market::Cloud::Aws, shipped)]);
-        Ok(Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), self.here()?).capped(self.caps))
+        Ok(Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), self.here()?).capped_by(Arc::clone(&self.caps)))
     }
 
     /// The agent for machines that come without it, at the endpoint that they reach: unless it is said, the one that we use.

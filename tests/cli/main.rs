@@ -12,6 +12,7 @@ mod check;
 mod check_market;
 #[cfg(feature = "aws")]
 mod credentials;
+mod daemon_says;
 mod daemon_service;
 mod discard;
 mod doctor;

@@ -7,6 +7,7 @@ mod begin;
 mod bootstrap;
 mod calls;
 mod caps;
+mod caps_in_force;
 mod caps_together;
 mod clocks;
 mod cloud;
