@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use futures::future::join_all;
+use tracing::Instrument as _;
 
 use super::attach::TELLING_MAX;
+use super::daemon_end::Undriven;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, run, signals};
 use crate::controller::Controller;
@@ -59,11 +61,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.hint("without `usd_per_hour` and `usd_per_day` there is no cap");
     }
     let pulse = Pulse::new(&*service, desks.len());
-    let driven = join_all(desks.iter().enumerate().map(|(at, desk)| desk.controller.drive_all(&desk.jobs, pulse.of(at))));
+    let driven = join_all(desks.iter().enumerate().map(|(at, desk)| {
+        let driven = desk.controller.drive_all(&desk.jobs, pulse.of(at));
+        driven.instrument(if roots.len() > 1 { of(roots[at]) } else { tracing::Span::none() })
+    }));
+    let mut has_left = false;
     tokio::select! {
         _ = driven => {}
         // Nothing needs saving: what matters is in the job root.
-        () = signals::left() => {}
+        () = signals::left() => has_left = true,
         () = taken_over(context, &desks) => context.printer.note("nobody answers here, and a newer process drives this too"),
     }
     service.stopping();
@@ -72,11 +78,24 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         _ = join_all(desks.iter().map(|desk| desk.controller.finish_telling())) => {}
         () = context.clock.sleep(TELLING_MAX) => {}
     }
+    if has_left {
+        let is_idle = pulse.told.get() == Some(0);
+        for desk in desks {
+            desk.leave(context, is_idle).await;
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is traced of one job root says which, where there are several.
+fn of(root: &str) -> tracing::Span {
+    tracing::warn_span!("of", job_root = %root)
 }
 
 /// One job root, and who drives it.
 struct Desk {
+    workstation: Workstation,
+    store: Store,
     controller: Controller,
     /// The jobs that were named.
     jobs: Vec<JobId>,
@@ -135,7 +154,17 @@ impl Desk {
         } else {
             None
         };
-        Ok(Desk { controller: run::controller(workstation, &store)?, jobs, _lock: lock, driving })
+        Ok(Desk { controller: run::controller(workstation, &store)?, workstation: workstation.clone(), store, jobs, _lock: lock, driving })
+    }
+
+    /// Gives up its locks, and says what nobody here drives then. `is_idle`: no job was under way when it looked last, and a bucket
+    /// takes money and time to be asked again.
+    async fn leave(self, context: &Context, is_idle: bool) {
+        let Desk { workstation, store, controller, jobs, _lock: lock, driving } = self;
+        drop((controller, lock, driving));
+        if !is_idle || store.is_folder() {
+            Undriven { workstation: &workstation, store: &store, jobs: &jobs }.tell(context).await;
+        }
     }
 }
 
@@ -167,7 +196,8 @@ impl<'a> Pulse<'a> {
         let all = loops.iter().map(|(_, active)| active).sum();
         if self.told.replace(Some(all)) != Some(all) {
             self.service.status(&format!("{} under way", counted(all as u64, "job")));
-            tracing::info!("{} under way", counted(all as u64, "job"));
+            // Of all job roots, whichever of them has just spoken.
+            tracing::info!(parent: None, "{} under way", counted(all as u64, "job"));
         }
     }
 }

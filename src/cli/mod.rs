@@ -44,6 +44,7 @@ mod completions;
 mod confirm;
 mod context;
 mod daemon;
+mod daemon_end;
 mod discard;
 mod discard_look;
 mod discarded;

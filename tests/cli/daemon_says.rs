@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 
-use super::place::{Place, end, signal};
+use super::place::{Place, end, signal, wait_until};
 
 /// Waits for a file.
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
@@ -34,4 +34,55 @@ fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
     drop(words);
     let _ = end(daemon);
     place.nothing_is_left();
+}
+
+/// Jobs that were handed over to it are not left in silence.
+#[test]
+fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
+    let place = Place::new(WAITS);
+    let idle = place.start(&["daemon"]);
+    signal_once_it_drives(&place, idle.id());
+    let (code, _, err) = end(idle);
+    assert!(code == 0 && !err.contains("nobody on this workstation"), "there is no job: {err}");
+    let mut daemon = place.start(&["daemon"]);
+    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    assert!(words.any(|line| line.contains("driving the jobs of")), "it ended without that word");
+    let run = place.0.lamp(&["run", "-d", "-q", "--name", "left", "--idle", "off", "--", "sh", "job.sh"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let job = run.out.trim().to_owned();
+    place.until(&job, "running");
+    signal(daemon.id(), "INT");
+    let said =
+        format!("1 job is under way that nobody on this workstation drives now: {job}; `lamp daemon --job {job} --until-done` drives that one");
+    assert!(daemon.wait().expect("it was started here").success());
+    // Its machine has inherited where the daemon speaks to: that is heard to its end once the machine is gone.
+    place.0.write("go", "");
+    let rest: Vec<String> = words.collect();
+    assert!(rest.iter().any(|line| line.starts_with(&said)), "{rest:?}");
+    let (code, _, err) = end(place.start(&["daemon", "--job", &job, "--until-done"]));
+    assert!(code == 0 && !err.contains("nobody on this workstation"), "{err}");
+    place.nothing_is_left();
+}
+
+/// Ends a daemon, once it holds its lock.
+fn signal_once_it_drives(place: &Place, pid: u32) {
+    wait_until("it drives", || (place.0.lamp(&["daemon"]).code == 102).then_some(()));
+    signal(pid, "TERM");
+}
+
+/// Of one job root it is plain which is meant.
+#[test]
+fn a_daemon_of_several_job_roots_says_which_one_a_warning_is_of() {
+    let place = Place::new("true");
+    let roots = ["one", "other"].map(|name| place.0.path().join(name).display().to_string());
+    let mut daemon = place.start(&["--job-root", &roots[0], "--job-root", &roots[1], "daemon"]);
+    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    assert!(words.any(|line| line.contains("driving the jobs of")), "it ended without that word");
+    // A job that no version of this program has written.
+    place.0.write("other/jobs/odd-222222/spec.json", "{ \"format\": 99 }");
+    let warned = words.find(|line| line.contains("WARN")).expect("it says so");
+    assert!(warned.contains("odd-222222") && warned.contains(&format!("job_root=file://{}", roots[1])), "{warned}");
+    signal(daemon.id(), "TERM");
+    drop(words);
+    let _ = end(daemon);
 }
