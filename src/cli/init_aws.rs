@@ -12,9 +12,10 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::fetch::with_progress;
+use super::other_root::Lying;
 use super::printer::shell_word;
 use super::setup_steps::{Carried, Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
-use super::{Context, ExitCode, Fault, job_root, region};
+use super::{Context, ExitCode, Fault, region};
 use crate::config::edit::{self, Setting};
 use crate::instance::setup::SetupFound;
 use crate::market::{Catalog, Region};
@@ -52,26 +53,16 @@ pub struct Args {
     pub instead: bool,
 }
 
-/// A job root that does not answer for so long is not waited for: what is made here does not hang on it.
-const LEFT_BEHIND_MAX: Duration = Duration::from_secs(10);
-
-/// Jobs under way in the job root of until now: nothing that is typed from now on would find them.
-async fn tell_left_behind(context: &Context, next: &str) {
-    let looked = async {
-        let store = job_root::open_existing(context).await.ok()?;
-        let jobs = if store.url() == next { Vec::new() } else { job_root::all_that_may_be_open(&store).await.ok()? };
-        Some((store.url(), jobs))
-    };
-    let found = tokio::select! {
-        found = looked => found,
-        () = context.clock.sleep(LEFT_BEHIND_MAX) => None,
-    };
-    // One that is not there, as on a new workstation, is nothing to be told of.
-    let Some((root, jobs)) = found else { return };
-    let Some(first) = jobs.first() else { return };
-    let more = if jobs.len() > 1 { format!(" and {} more", jobs.len() - 1) } else { String::new() };
-    context.printer.warn(format!("under way in {root}: {first}{more}; from now on `lamp` looks there only where it is told to"));
-    context.printer.hint(format!("`lamp --job-root {root} status` shows them"));
+/// Jobs in the job root of until now: nothing that is typed from now on would find them.
+async fn left_behind(context: &Context, changed: &[String], next: &str) -> Option<Lying> {
+    let moves = changed.iter().any(|line| line.starts_with("job_root"));
+    let lying = if moves { Lying::behind(context, next).await? } else { return None };
+    if lying.has_work() {
+        context.printer.warn(lying.stays())
+    } else {
+        context.printer.note(lying.stays())
+    }
+    Some(lying)
 }
 
 /// What the names of regions begin with that are no part of AWS's ordinary partition: other addresses, other price lists, other accounts.
@@ -106,9 +97,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !changed.is_empty() {
         context.printer.note(format!("the configuration will say {}", changed.join(", ")));
     }
-    if changed.iter().any(|line| line.starts_with("job_root")) {
-        tell_left_behind(context, &setup.names.job_root()).await;
-    }
+    let left_behind = left_behind(context, &changed, &setup.names.job_root()).await;
     let tell = |lines: &[SetupLine], done: bool| {
         if context.is_machine_output() {
             context.printer.json(&json!({
@@ -147,6 +136,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     write(context, Lines::Added, configuration.as_ref(), &wanted);
     tell(&lines, true);
+    // The question, and the steps after it, have scrolled it away.
+    left_behind.iter().for_each(|lying| context.printer.note(lying.stays()));
     context.printer.note("next: `lamp doctor` looks at all of it; `lamp iam controller` prints what a user of it must be allowed");
     if !args.sweeper {
         context.printer.hint("`lamp init aws --sweeper` adds a sweeper in the cloud, which ends what hangs also while this workstation sleeps");

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "aws")]
-use futures::stream::TryStreamExt as _;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt as _};
 
 use super::alone::AloneRun;
 use super::spec_gone::SpecGone;
@@ -210,7 +208,6 @@ pub async fn all_under_way(store: &Store) -> Result<Vec<Result<JobDir, Fault>>, 
 ///
 /// # Errors
 /// When the job root does not answer.
-#[cfg(feature = "aws")]
 pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
     let read = stream::iter(listed(store).await?).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job.clone());

@@ -72,6 +72,7 @@ mod logs;
 mod machine;
 mod most;
 mod nothing_fits;
+mod other_root;
 mod outputs;
 mod patience;
 mod permission;

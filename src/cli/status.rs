@@ -13,7 +13,7 @@ use super::rehearse::REHEARSAL;
 use super::spec_gone::SpecGone;
 use super::summary::Summary;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, kept, live, render_table_within};
+use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, kept, live, other_root, render_table_within};
 use crate::job::{JobId, JobState, Plan};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
@@ -116,6 +116,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         show_one(context, summary, now);
     } else if !summaries.is_empty() || left_out.is_empty() {
         show_table(context, &summaries, args.all);
+        if summaries.is_empty() {
+            other_root::tell_of_the_default(context).await;
+        }
         caps.iter().for_each(|caps| context.printer.note(caps.text()));
     }
     Ok(ExitCode::SUCCESS)

@@ -72,6 +72,7 @@ mod secrets;
 mod setup;
 mod setup_bucket;
 mod setup_race;
+mod setup_root;
 mod setup_subnets;
 mod shell;
 #[cfg(feature = "aws")]

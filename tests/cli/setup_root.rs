@@ -1,0 +1,20 @@
+//! The job root of before `lamp init aws`, and one that is not there.
+
+#![cfg(feature = "aws")]
+
+use super::setup::User;
+
+#[test]
+fn jobs_of_the_job_root_of_before_are_named_at_the_question_and_at_the_end() {
+    let Some(user) = User::new() else { return };
+    user.sandbox.write("job.sh", "true");
+    assert_eq!(user.lamp(&["run", "-q", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    let made = user.lamp(&["init", "aws", "--yes"]);
+    let said = "1 job stays in file://[DIR]/home/.local/state/lamplighter (0 under way); \
+                `lamp --job-root file://[DIR]/home/.local/state/lamplighter status` shows it";
+    assert!(made.code == 0 && made.err.matches(said).count() == 2, "before and after: {made:?}");
+    // And whoever looks in the new one alone finds them.
+    let empty = user.lamp(&["status"]);
+    let lies = "1 job lies in file://[DIR]/home/.local/state/lamplighter, where jobs are kept unless a job root is said";
+    assert!(empty.code == 0 && empty.err.contains("no jobs in s3://") && empty.err.contains(lies), "{empty:?}");
+}
