@@ -2,7 +2,9 @@
 //!
 //! What must never live here: a read.
 
-use super::{ExitCode, Fault};
+use std::error::Error;
+
+use super::{Context, ExitCode, Fault};
 use crate::job::JobId;
 use crate::jobdir::{JobDirError, RecordError};
 use crate::wire;
@@ -14,12 +16,38 @@ pub fn record_fault(error: &JobDirError) -> Fault {
             Fault::from_error(ExitCode::REFUSED, error).meaning("it was not touched").hint("a newer `lamp` wrote it; update this one")
         }
         JobDirError::Record(_) | JobDirError::Taken { .. } => Fault::from_error(ExitCode::INTERNAL, error),
-        JobDirError::Store(_) => Fault::from_error(ExitCode::UNREACHABLE, error)
+        JobDirError::Store(_) => silence(error)
             .meaning("nothing was changed; what runs goes on, and its machine puts itself out when it is done")
             .or_hint(way_there(&wire::causes(error))),
-        JobDirError::Unsure(_) => Fault::from_error(ExitCode::UNREACHABLE, error).meaning(UNSURE).or_hint(way_there(&wire::causes(error))),
+        JobDirError::Unsure(_) => silence(error).meaning(UNSURE).or_hint(way_there(&wire::causes(error))),
     }
 }
+
+/// A job root that refuses or does not answer, with what to look at where that is known. Of a bucket that is not there S3 says a page
+/// of XML; one sentence says it.
+pub fn silence(error: &(dyn Error + 'static)) -> Fault {
+    let causes = wire::causes(error);
+    let Some(page) = causes.iter().find(|cause| cause.contains(NO_BUCKET)) else { return Fault::from_error(ExitCode::UNREACHABLE, error) };
+    let name = page.split_once("<BucketName>").and_then(|(_, rest)| rest.split_once("</BucketName>")).map(|(name, _)| name);
+    let what = name.map_or_else(|| "the bucket of the job root is not there".to_owned(), |name| format!("there is no bucket `{name}`"));
+    Fault::new(ExitCode::UNREACHABLE, what).hint(MAKES_BUCKET)
+}
+
+/// What stands between a job of this workstation and its job root, said before anything is packed for it.
+pub fn unreached(context: &Context, error: &JobDirError) -> Fault {
+    let fault = record_fault(error).meaning("nothing was started, and nothing bills");
+    let Some(nobody) = wire::NoCredentials::among(error) else { return fault };
+    let (root, from) = (&context.job_root, context.job_root_origin);
+    Fault::new(fault.code, format!("the job root is {root} (from the {from}), and {nobody}"))
+        .meaning("nothing was started, and nothing bills")
+        .hint(format!("{}; or --job-root FOLDER keeps a job of this workstation in a folder, which asks nobody", nobody.fix))
+}
+
+/// S3's word for it.
+const NO_BUCKET: &str = "NoSuchBucket";
+
+const MAKES_BUCKET: &str =
+    "`lamp init aws` makes a bucket; else `job_root` in the configuration, LAMP_JOB_ROOT or --job-root says where the jobs are";
 
 /// What it means that nobody has answered a write.
 const UNSURE: &str = "whether it was written is not known";
@@ -39,8 +67,6 @@ fn way_there(causes: &[String]) -> &'static str {
     let is_elsewhere = |cause: &String| cause.contains("PermanentRedirect") || cause.contains("Received redirect without LOCATION");
     if causes.iter().any(is_elsewhere) {
         "the bucket is in another region: AWS_REGION says which, or the first of `[aws] regions` in the configuration"
-    } else if causes.iter().any(|cause| cause.contains("NoSuchBucket")) {
-        "there is no such bucket: `lamp init aws` makes one; else `job_root` in the configuration, LAMP_JOB_ROOT or --job-root says where the jobs are"
     } else {
         "`lamp doctor` looks at the way there"
     }
@@ -56,5 +82,17 @@ mod tests {
         let causes = ["cannot list `jobs`".to_owned(), format!("Generic S3 error: Error performing list request: {bare}")];
         assert!(way_there(&causes).contains("AWS_REGION"));
         assert!(way_there(&causes[..1]).contains("`lamp doctor`"));
+    }
+
+    #[test]
+    fn a_bucket_that_is_not_there_is_said_in_a_sentence() {
+        let page = "<Error><Code>NoSuchBucket</Code><BucketName>nosuch-bucket-x</BucketName></Error>";
+        let error =
+            |cause: String| crate::jobdir::JobDirError::Store(wire::StoreError::Unavailable { act: "list", key: "jobs".into(), cause: cause.into() });
+        let fault = record_fault(&error(format!("Generic S3 error: {page}")));
+        assert_eq!((fault.what.as_str(), fault.causes.len()), ("there is no bucket `nosuch-bucket-x`", 0));
+        assert!(fault.hint.as_deref().is_some_and(|hint| hint.contains("`lamp init aws`") && hint.contains("--job-root")), "{fault:?}");
+        assert_eq!(record_fault(&error("NoSuchBucket".into())).what, "the bucket of the job root is not there");
+        assert_eq!(record_fault(&error("the line is down".into())).what, "cannot list `jobs`");
     }
 }

@@ -13,7 +13,7 @@ use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission, within};
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
 use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
-use crate::jobdir::JobDir;
+use crate::jobdir::{JobDir, proof_keys};
 use crate::market::{Cloud, Market};
 use crate::wire::{Store, Workstation, is_built_for};
 
@@ -71,9 +71,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let spec = submission::spec(context, &prepared.loaded);
     let is_asked = proven::is_asked(spec.spec.machine.cloud, args.unproven);
     let proofs = async { if is_asked && args.detach { Some(proven::look(&workstation, &store).await) } else { None } };
+    let reached = reach_root(context, &store, spec.spec.machine.cloud);
     // At once: what was measured of the job's saves, what was proven of the account and whose clock is right take no time of their own before the launch.
-    let (measured, proofs, (planned, lacks), clock) =
-        tokio::join!(cadence::measured(&store, &spec), proofs, ready::planned(context, &controller, &spec), controller.check_clock());
+    let (reached, measured, proofs, (planned, lacks), clock) =
+        tokio::join!(reached, cadence::measured(&store, &spec), proofs, ready::planned(context, &controller, &spec), controller.check_clock());
+    reached?;
     if planned.is_ok() || ready::was_seen(context, &lacks) {
         ready::refuse(&lacks, &spec)?;
     }
@@ -119,6 +121,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             Ok(ExitCode::CTRL_C)
         }
     }
+}
+
+/// Whether the bucket of a job that asks AWS for nothing else answers: else that is found once it is packed.
+async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<(), Fault> {
+    if cloud != Cloud::Local || store.is_folder() {
+        return Ok(());
+    }
+    proof_keys(&**store).await.map(drop).map_err(|error| job_root::unreached(context, &error))
 }
 
 /// A machine that its agent does not come to, or could not run on, is not bought.

@@ -108,7 +108,7 @@ pub fn submit_fault(error: &SubmitError) -> Fault {
         }
         error if error.is_full() => Fault::from_error(ExitCode::UNREACHABLE, error)
             .hint("the disk of the job root is full: free some space there, or name another place, `--job-root ~/lamp-jobs`"),
-        SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => Fault::from_error(ExitCode::UNREACHABLE, error),
+        SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => job_root::silence(error),
         SubmitError::Record(error) => job_root::record_fault(error),
         SubmitError::Exists(_) | SubmitError::NoCode(_) => Fault::from_error(ExitCode::REFUSED, error),
         SubmitError::Changed => Fault::from_error(ExitCode::REFUSED, error).hint("run it again"),

@@ -44,6 +44,17 @@ fn whoever_has_no_credentials_is_told_so_in_the_same_words_by_every_verb() {
     );
 }
 
+/// Nothing of such a job is at AWS but its records, and those may lie elsewhere.
+#[test]
+fn a_job_of_this_workstation_says_that_its_job_root_is_what_needs_credentials() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("home/.config/lamplighter/config.toml", "job_root = 's3://nothing-of-that-name/jobs'\n");
+    let ended = sandbox.end(sandbox.command(&["run", "--idle", "off", "--", "true"]).env("AWS_EC2_METADATA_DISABLED", "true"));
+    let said = format!("error: the job root is s3://nothing-of-that-name/jobs (from the user config), and {FOUND_NONE}\n");
+    assert!(ended.code == 103 && ended.err.contains(&said) && ended.err.contains("--job-root FOLDER"), "{ended:?}");
+    assert!(!ended.err.contains("packed"), "before anything is packed: {ended:?}");
+}
+
 /// As `lamp run`, which starts nothing then: it would be launched unasked on the day when somebody signs in.
 #[test]
 fn no_job_and_no_schedule_is_applied_for_whose_machine_nobody_can_be_asked() {
