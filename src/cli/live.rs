@@ -1,6 +1,7 @@
 //! How a job stands, in one line that fits under its log.
 
 use super::most::Limited;
+use super::receipt::at_most;
 use super::status::local_time;
 use super::summary::Summary;
 use crate::job::{JobState, Progress};
@@ -58,6 +59,8 @@ pub fn verdict_text(summary: &Summary) -> Option<String> {
 pub fn spent_text(summary: &Summary) -> String {
     match (summary.usd_unheard > Usd::ZERO, summary.usd_estimated) {
         (true, _) => format!("up to {}", summary.usd + summary.usd_unheard),
+        // What its receipt marks so.
+        (false, is_estimated) if summary.state.is_final() => format!("{}{}", at_most(is_estimated), summary.usd),
         (false, true) => format!("about {}", summary.usd),
         (false, false) => summary.usd.to_string(),
     }
@@ -72,7 +75,7 @@ pub fn money_text(summary: &Summary) -> String {
     let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
     match summary.most_usd {
         _ if summary.alone => "no price is known".into(),
-        _ if summary.state.is_final() => summary.usd.to_string(),
+        _ if summary.state.is_final() => spent,
         _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
         _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => "free".into(),
         Some(most) => match (summary.limited, summary.most_job_usd) {

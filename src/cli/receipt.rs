@@ -144,14 +144,15 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     }
     let span = |secs: f64| Span::from_secs(secs.round() as u64);
     lines.push(format!(
-        "  total {}; useful {}, idle {}; checkpoints {}",
+        "  total {}{}; useful {}, idle {}; checkpoints {}",
+        at_most(receipt.is_estimated()),
         receipt.total_usd,
         span(receipt.useful_seconds),
         span(receipt.idle_seconds),
         receipt.checkpoints
     ));
     lines.extend(neither(receipt));
-    if receipt.attempts.iter().any(|attempt| attempt.billed_estimated) {
+    if receipt.is_estimated() {
         lines.push(
             "  <=: the most that it can be; the cloud does not say to the second when its billing ended, or not at which prices it billed".into(),
         );
@@ -185,12 +186,17 @@ fn left(left: &Leaving) -> String {
     }
 }
 
+/// The mark of what may be less than what is said.
+pub fn at_most(is_estimated: bool) -> &'static str {
+    if is_estimated { "<= " } else { "" }
+}
+
 fn row(attempt: &ReceiptAttempt) -> Vec<String> {
     let from = attempt.resumed_from.as_ref().map(|checkpoint| match checkpoint.step {
         Some(step) => format!("checkpoint {} (step {step})", checkpoint.number.number()),
         None => format!("checkpoint {}", checkpoint.number.number()),
     });
-    let at_most = if attempt.billed_estimated { "<= " } else { "" };
+    let at_most = at_most(attempt.billed_estimated);
     vec![
         attempt.attempt.number().to_string(),
         attempt.instance.clone().unwrap_or_else(|| "-".into()),
@@ -206,6 +212,18 @@ fn row(attempt: &ReceiptAttempt) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sum_of_what_is_at_most_that_is_at_most_that_too() {
+        let mut receipt: Receipt = serde_json::from_str(include_str!("../../tests/data/v1/receipt.json")).expect("a receipt");
+        assert!(whole_text(&receipt, None).contains("\n  total $0.46; "));
+        receipt.attempts[0].billed_estimated = true;
+        let said = whole_text(&receipt, None);
+        assert!(
+            said.contains("  <= $0.46  ") && said.contains("\n  total <= $0.46; ") && said.contains("\n  <=: the most that it can be; "),
+            "{said}"
+        );
+    }
 
     #[test]
     fn time_that_is_neither_useful_nor_idle_is_said_where_it_is_some() {

@@ -226,7 +226,7 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
         or_dash(summary.machine.as_ref().map(|machine| machine.cell(narrow))),
         or_dash(live::verdict_text(summary)),
         or_dash(summary.progress.as_ref().and_then(live::progress_text)),
-        match (summary.alone, summary.usd_unheard > Usd::ZERO) {
+        match (summary.alone, summary.usd_unheard > Usd::ZERO || summary.state.is_final()) {
             (true, _) => "-".into(),
             (false, true) => live::spent_text(summary),
             (false, false) => summary.usd.to_string(),

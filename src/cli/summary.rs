@@ -40,7 +40,7 @@ pub struct Summary {
     pub usd: Usd,
     /// What a machine may have cost beside that, of which nobody has heard yet and which may not be there.
     pub usd_unheard: Usd,
-    /// Nobody knows to the second when the last machine ended: `usd` goes up to its last sign of life.
+    /// Nobody knows to the second when a machine ended: `usd` goes up to its last sign of life; with a receipt it is the most.
     pub usd_estimated: bool,
     /// The most that the attempts so far can cost, and the next one where it waits for a machine; null when nothing bounds it.
     pub most_usd: Option<Usd>,
@@ -148,7 +148,7 @@ impl Summary {
     }
 
     fn of_receipt(receipt: Receipt) -> Summary {
-        let last = receipt.attempts.last();
+        let (last, usd_estimated) = (receipt.attempts.last(), receipt.is_estimated());
         Summary {
             job: receipt.job.to_string(),
             name: receipt.name,
@@ -162,7 +162,7 @@ impl Summary {
             alone: false,
             usd: receipt.total_usd,
             usd_unheard: Usd::ZERO,
-            usd_estimated: false,
+            usd_estimated,
             most_usd: Some(receipt.total_usd),
             most_job_usd: Some(receipt.total_usd),
             usd_per_hour: None,

@@ -98,6 +98,11 @@ pub struct AttemptRecord {
 }
 
 impl Receipt {
+    /// Whether what it adds up holds an attempt of which nobody knows to the cent what it cost: then the total too is the most.
+    pub fn is_estimated(&self) -> bool {
+        self.attempts.iter().any(|attempt| attempt.billed_estimated)
+    }
+
     /// Adds the attempts up. `ended` is when the last machine was seen to be gone; `reason` comes from the policy that
     /// decided that there is no further attempt.
     pub fn build(job: JobId, name: String, submitted: Timestamp, ended: Timestamp, end: (EndedBecause, String), records: &[AttemptRecord]) -> Self {

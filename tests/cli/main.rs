@@ -22,6 +22,7 @@ mod driven;
 #[cfg(feature = "aws")]
 #[path = "../support/ec2/mod.rs"]
 mod ec2;
+mod estimated;
 mod init;
 mod jobs;
 mod kept;
