@@ -203,16 +203,28 @@ pub const SYSTEMD_MIN: u16 = 243;
 
 /// What the images that people train on have of the C library and of systemd, by what their names hold. The first row that
 /// fits counts.
-const IMAGES: [(&str, Glibc, u16); 23] = [
+///
+/// Of those older than the agent needs too: a plan says so before a machine of it is bought, which would go out at its first boot.
+const IMAGES: [(&str, Glibc, u16); 45] = [
     ("amazon linux 2023", Glibc(2, 34), 252),
     ("amazon-linux-2023", Glibc(2, 34), 252),
     ("al2023", Glibc(2, 34), 252),
     ("amazon linux 2", Glibc(2, 26), 219),
     ("amazon-linux-2", Glibc(2, 26), 219),
     ("amzn2", Glibc(2, 26), 219),
+    // Its init is another (Upstart), beside some of systemd.
+    ("ubuntu 14.04", Glibc(2, 19), 204),
+    ("ubuntu-14.04", Glibc(2, 19), 204),
+    ("ubuntu-trusty-14.04", Glibc(2, 19), 204),
+    ("ubuntu/server/14.04", Glibc(2, 19), 204),
+    ("ubuntu 16.04", Glibc(2, 23), 229),
+    ("ubuntu-16.04", Glibc(2, 23), 229),
+    ("ubuntu-xenial-16.04", Glibc(2, 23), 229),
+    ("ubuntu/server/16.04", Glibc(2, 23), 229),
     ("ubuntu 18.04", Glibc(2, 27), 237),
     ("ubuntu-18.04", Glibc(2, 27), 237),
     ("ubuntu-bionic-18.04", Glibc(2, 27), 237),
+    ("ubuntu/server/18.04", Glibc(2, 27), 237),
     ("ubuntu 20.04", Glibc(2, 31), 245),
     ("ubuntu-20.04", Glibc(2, 31), 245),
     ("ubuntu-focal-20.04", Glibc(2, 31), 245),
@@ -225,8 +237,22 @@ const IMAGES: [(&str, Glibc, u16); 23] = [
     ("ubuntu/server/20.04", Glibc(2, 31), 245),
     ("ubuntu/server/22.04", Glibc(2, 35), 249),
     ("ubuntu/server/24.04", Glibc(2, 39), 255),
+    ("debian-9", Glibc(2, 24), 232),
+    ("debian-stretch", Glibc(2, 24), 232),
+    ("debian-10", Glibc(2, 28), 241),
     ("debian-11", Glibc(2, 31), 247),
     ("debian-12", Glibc(2, 36), 252),
+    // And what is built from its sources.
+    ("rhel-7", Glibc(2, 17), 219),
+    ("centos-7", Glibc(2, 17), 219),
+    ("centos linux 7", Glibc(2, 17), 219),
+    ("rhel-8", Glibc(2, 28), 239),
+    ("centos-8", Glibc(2, 28), 239),
+    ("centos linux 8", Glibc(2, 28), 239),
+    ("centos-stream-8", Glibc(2, 28), 239),
+    ("centos stream 8", Glibc(2, 28), 239),
+    ("rocky-8", Glibc(2, 28), 239),
+    ("almalinux os 8", Glibc(2, 28), 239),
 ];
 
 fn known(image: &str) -> Option<(Glibc, u16)> {
@@ -265,12 +291,26 @@ mod tests {
     #[test]
     fn an_image_whose_systemd_is_too_old_is_refused_whatever_the_agent() {
         let file = AgentFile { path: "/a".into(), sha256: String::new(), bytes: 1, glibc: None };
-        for image in
-            ["Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2) Version 65", "ubuntu/images/hvm-ssd/ubuntu-bionic-18.04-amd64-server"]
-        {
+        for image in [
+            "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2) Version 65",
+            "ubuntu/images/hvm-ssd/ubuntu-trusty-14.04-amd64-server-20170727",
+            "ubuntu/images/hvm-ssd/ubuntu-xenial-16.04-amd64-server-20170721",
+            "ubuntu/images/hvm-ssd/ubuntu-bionic-18.04-amd64-server",
+            "Deep Learning AMI (Ubuntu 16.04) Version 26.0",
+            "/aws/service/canonical/ubuntu/server/18.04/stable/current/amd64/hvm/ebs-gp2/ami-id",
+            "debian-10-amd64-20240703-1797",
+            "RHEL-7.9_HVM-20240213-x86_64-0-Hourly2-GP3",
+            "RHEL-8.6.0_HVM-20220503-x86_64-2-Hourly2-GP2",
+            "CentOS Linux 7 x86_64 HVM EBS ENA 2002_01",
+            "Rocky-8-EC2-Base-8.9-20231119.0.x86_64",
+        ] {
             assert!(matches!(check_image(&file, image), Err(ShipError::TooOld { .. })), "{image}");
         }
-        assert!(check_image(&file, "al2023-ami-2023.5.20240805.0-kernel-6.1-x86_64").is_ok());
+        for image in
+            ["al2023-ami-2023.5.20240805.0-kernel-6.1-x86_64", "debian-12-amd64-20240102-1614", "RHEL-9.3.0_HVM-20231101-x86_64-5-Hourly2-GP2"]
+        {
+            assert!(check_image(&file, image).is_ok(), "{image}");
+        }
         let words = check_image(&file, "amzn2-ami-hvm").unwrap_err().to_string();
         let known =
             "`amzn2-ami-hvm` has systemd 219, and the agent needs 243: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer";
