@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
+use super::printer::shell_word;
 use super::{Context, ExitCode, Fault, Format};
 use crate::config::{self, CommandWord, JOB_FILE, JobFile};
 use crate::job::{COMMAND_PLACEHOLDER, Command, JobId};
@@ -66,7 +67,9 @@ const CHECKPOINT_FOLDERS: [&str; 5] = ["checkpoints", "checkpoint", "ckpts", "ck
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let folder = context.current_dir.join(&args.folder);
     if !folder.is_dir() {
-        return Err(Fault::new(ExitCode::NOT_FOUND, format!("no folder `{}`", args.folder.display())));
+        let shown = args.folder.display().to_string();
+        let fault = Fault::new(ExitCode::NOT_FOUND, format!("no folder `{shown}`")).meaning("nothing was written");
+        return Err(fault.hint(format!("`mkdir -p {}` makes it; without a folder, `lamp init` writes into this one", shell_word(&shown))));
     }
     if let Some(script) = &args.script
         && !folder.join(script).is_file()
@@ -144,7 +147,9 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 fn refused(error: &io::Error, shown: &str) -> Fault {
     if error.kind() == io::ErrorKind::AlreadyExists {
         let fault = Fault::new(ExitCode::REFUSED, format!("`{shown}` is already there"));
-        return fault.meaning("nothing was written").hint(format!("`lamp check {shown}` says what is wrong with it"));
+        return fault.meaning("nothing was written").hint(format!(
+            "`lamp check {shown}` says what is wrong with it; once it is deleted or has another name (`mv {shown} old-{JOB_FILE}`), `lamp init` writes a new one"
+        ));
     }
     Fault::new(ExitCode::UNREACHABLE, format!("cannot write `{shown}`")).because(error)
 }

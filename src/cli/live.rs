@@ -6,6 +6,7 @@ use super::status::local_time;
 use super::summary::Summary;
 use crate::job::{JobState, Progress};
 use crate::market::{Span, Usd, UsdPerHour};
+use crate::policy::Standing;
 
 /// `step 120 of 1000, 12%, 6m left, loss 0.31`; `None` when the job says nothing of itself.
 pub fn progress_text(progress: &Progress) -> Option<String> {
@@ -53,6 +54,18 @@ pub fn usage_text(summary: &Summary) -> Option<String> {
 /// The verdict beside the state: only where it says more than that.
 pub fn verdict_text(summary: &Summary) -> Option<String> {
     summary.verdict.clone().filter(|_| summary.state == JobState::Running)
+}
+
+/// The verdict and why, for whoever looks at one job. What was seen of a job that is too young for a verdict is no reason for
+/// that: beside `starting`, `working: log output` would contradict it.
+pub fn judged(summary: &Summary) -> (Option<String>, Option<String>) {
+    let (verdict, seen) = (verdict_text(summary), summary.reason.clone());
+    match (verdict, seen) {
+        (Some(young), Some(seen)) if young == Standing::Starting.word() => {
+            (Some(format!("{young}: too young to be judged; seen so far: {seen}")), None)
+        }
+        said => said,
+    }
 }
 
 /// What it has cost so far, no more exactly than it is known.
@@ -213,6 +226,16 @@ mod tests {
             before: None,
             limited: Limited::Job,
         }
+    }
+
+    #[test]
+    fn what_is_seen_of_a_young_job_is_no_reason_for_its_verdict() {
+        let seen = |verdict: &str| {
+            let young = Summary { verdict: Some(verdict.into()), reason: Some("working: log output".into()), ..training(1) };
+            judged(&young)
+        };
+        assert_eq!(seen("starting"), (Some("starting: too young to be judged; seen so far: working: log output".into()), None));
+        assert_eq!(seen("busy"), (Some("busy".into()), Some("working: log output".into())));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn with_prices() -> String {
     let catalog = Catalog::shipped();
     format!(
         "prices come from AWS's price list: `lamp doctor` says whether it can be read, `lamp iam controller` prints what that takes (`pricing:GetProducts`). \
-         Without it, on-demand machines are bought in {} alone, and spot machines, with a price in `max_price`, in {}",
+         Without it, on-demand only machines with GPUs have a price, and in {} alone; spot machines, with a price in `max_price`, are bought in {}",
         names(catalog.regions()),
         names(catalog.disk_regions())
     )

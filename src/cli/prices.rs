@@ -164,7 +164,7 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     let untold: Vec<&str> = machine.instance_types.iter().map(String::as_str).filter(|name| catalog.machine_type(name).is_none()).collect();
     if let (false, Some(first)) = (is_asked, untold.first()) {
         let what = "nothing with a known price: EC2 gave no answer, and the shipped catalogue, which has machines with GPUs alone, does not know";
-        let meant = did_you_mean(first, catalog.types().iter().map(|kind| kind.name.as_str()));
+        let meant = did_you_mean(first, catalog.types().iter().map(|kind| kind.name.as_str()).filter(|name| is_a_slip(first, name)));
         let fault = Fault::new(ExitCode::UNREACHABLE, format!("{what} {}", untold.join(", ")));
         return fault.hint(meant.unwrap_or_else(|| "`lamp doctor` says what keeps AWS from answering".to_owned()));
     }
@@ -182,6 +182,13 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
         refused => said_once(&refused, &format!(", and the job needs {gpus}")),
     };
     Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {because}")).hint(format!("{all}; --region names another region"))
+}
+
+/// Whether one typing error makes the one name of the other. Of a name that is well formed the catalogue cannot tell a slip from a
+/// machine without GPUs (m5.large), and no two letters of difference are a reason to guess; nor is the first, which names another family.
+fn is_a_slip(name: &str, of: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.chars().next() == of.chars().next() && strsim::osa_distance(&name, of) == 1
 }
 
 /// With what several of them end with said by the last of these alone.
@@ -267,4 +274,23 @@ pub fn shortened(list: &[String]) -> Vec<String> {
         some.push(format!("and {} more; `-o json` has all", list.len() - REASONS_MAX));
     }
     some
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_typing_error_is_a_slip_and_another_family_is_none() {
+        for (name, of, slip) in [
+            ("g5.xlarg", "g5.xlarge", true),
+            ("G5.xlrage", "g5.xlarge", true),
+            ("g5.large", "g5.xlarge", true),
+            ("m5.large", "g5.xlarge", false),
+            ("m5.xlarge", "g5.xlarge", false),
+            ("g5.xlarge", "g5.xlarge", false),
+        ] {
+            assert_eq!(is_a_slip(name, of), slip, "{name}");
+        }
+    }
 }

@@ -189,13 +189,16 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Optio
             Known { spot: spot.0, spot_most: None, on_demand: on_demand.0, extras: None, speed: 1.0, pool: Pool::new("", "") }
         }
         // A missing account is no reason not to play.
-        _ => prices(context, spec).await.map_err(|fault| match &fault.hint {
-            Some(_) if fault.code != ExitCode::UNREACHABLE => fault,
-            Some(hint) => {
-                let hint = format!("{hint}; or {BOTH}");
-                fault.hint(hint)
-            }
-            None => fault.hint(BOTH),
+        _ => prices(context, spec).await.map_err(|fault| {
+            let fault = match &fault.hint {
+                Some(_) if fault.code != ExitCode::UNREACHABLE => fault,
+                Some(hint) => {
+                    let hint = format!("{hint}; or {BOTH}");
+                    fault.hint(hint)
+                }
+                None => fault.hint(BOTH),
+            };
+            work(&spec.spec).err().iter().fold(fault, also)
         })?,
     };
     let Known { spot, spot_most, on_demand, extras, speed, pool } = known;
@@ -235,6 +238,12 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Optio
     let out_of_reach =
         OutOfReach::by_the_hour(&bought, &Standing { start: hours(play.start), ..standing }, (hours_cost, is_taken), speed, context.clock.now());
     Ok(Given { play: play.bounded(), pool, extras, out_of_reach })
+}
+
+/// With what is missing beside it: whoever mends the one is not to be told of the other only then.
+fn also(fault: Fault, missing: &Fault) -> Fault {
+    let hints: Vec<String> = fault.hint.iter().chain(&missing.hint).cloned().collect();
+    fault.also(&missing.what).hint(hints.join("; and "))
 }
 
 /// What makes it playable without a cloud.

@@ -305,11 +305,12 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     if let Some(plan) = summary.plan.as_ref().filter(|_| summary.is_unheard()) {
         line("its agent", unheard_until(plan, summary.end_asked.is_none()));
     }
-    if let Some(verdict) = live::verdict_text(summary) {
+    let (verdict, because) = live::judged(summary);
+    if let Some(verdict) = verdict {
         line("verdict", verdict);
     }
-    if let Some(reason) = &summary.reason {
-        line("because", reason.clone());
+    if let Some(because) = because {
+        line("because", because);
     }
     if let Some(asked) = &summary.end_asked {
         line("was asked", format!("to {}, by {} {} ago", asked.wish, asked.by, Span::from_secs(elapsed(asked.at, now).as_secs())));

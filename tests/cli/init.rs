@@ -79,8 +79,13 @@ fn a_job_file_that_is_there_stays_as_it_is() {
     sandbox.write("lamp.toml", "# mine\n");
     let ended = sandbox.lamp(&["init"]);
     assert_eq!(ended.code, 102);
-    assert_eq!(ended.err, "error: `lamp.toml` is already there\nnothing was written\nhint: `lamp check lamp.toml` says what is wrong with it\n");
+    let said = "error: `lamp.toml` is already there\nnothing was written\nhint: `lamp check lamp.toml` says what is wrong with it; \
+                once it is deleted or has another name (`mv lamp.toml old-lamp.toml`), `lamp init` writes a new one\n";
+    assert_eq!(ended.err, said);
     assert_eq!(sandbox.read("lamp.toml"), "# mine\n");
+    // What the hint says, works.
+    std::fs::rename(sandbox.path().join("lamp.toml"), sandbox.path().join("old-lamp.toml")).expect("it is there");
+    assert_eq!((sandbox.lamp(&["init"]).code, sandbox.read("old-lamp.toml").as_str()), (0, "# mine\n"));
 }
 
 #[test]
@@ -91,7 +96,7 @@ fn json_says_what_was_found() {
     assert_eq!(document["file"], "lamp.toml");
     assert_eq!(document["found"]["script"], "train.py");
     let ended = sandbox.lamp(&["init", "nowhere"]);
-    assert_eq!(ended.code, 101, "{ended:?}");
+    assert!(ended.code == 101 && ended.err.contains("\nhint: `mkdir -p nowhere` makes it; "), "{ended:?}");
     assert_eq!(sandbox.lamp(&["init", "--script", "nope.py"]).code, 101);
 }
 

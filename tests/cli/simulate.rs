@@ -77,6 +77,17 @@ fn a_deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
     assert!(ended.code == 100 && ended.err.contains("`broken.json` is no recording of spot capacity"), "{}", ended.err);
     let ended = sandbox.lamp(&[&["simulate", "--quick"], &PRICES[..], &["--", "true"]].concat());
     assert!(ended.code == 100 && ended.err.contains("does not say how much work it is"), "{}", ended.err);
+    // All that it wants is said at once.
+    let ended = sandbox.lamp(&["simulate", "--quick", "--", "true"]);
+    assert!(
+        ended.code == 100
+            && ended.err.starts_with("error: the prices of both markets are not known here\nthe job does not say how much work it is\n"),
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.contains("--spot-price 0.4 --on-demand-price 1.2; and --work 20h, or `limits.work`"), "{}", ended.err);
+    let ended = sandbox.lamp(&["simulate", "--quick", "--work", "20h", "--", "true"]);
+    assert!(ended.code == 100 && !ended.err.contains("how much work"), "{}", ended.err);
 }
 
 #[test]
