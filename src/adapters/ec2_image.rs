@@ -7,6 +7,7 @@
 //! ```
 //! What must never live here: the words themselves (`job::ImageChoice`).
 
+use aws_sdk_ec2::error::ProvideErrorMetadata;
 use aws_sdk_ec2::types::{ArchitectureValues, DeviceType, Image as Described};
 
 use super::aws_session::AwsSession;
@@ -101,8 +102,11 @@ async fn parameter(session: &AwsSession, region: &Region, path: &str) -> Result<
 
 async fn by_id(session: &AwsSession, region: &Region, id: &str) -> Result<Described, CloudError> {
     let told = session.ec2(region).await.describe_images().image_ids(id).send().await;
-    let told = told.map_err(|error| meaning(&format!("look at the image {id} in {region}"), error))?;
     let none = || CloudError::Invalid { what: format!("`machine.image`: there is no image {id} in {region}, or this account may not use it") };
+    let told = told.map_err(|error| match error.code() {
+        Some("InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable") => none(),
+        _ => meaning(&format!("look at the image {id} in {region}"), error),
+    })?;
     told.images.unwrap_or_default().into_iter().next().ok_or_else(none)
 }
 

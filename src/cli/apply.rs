@@ -19,6 +19,7 @@ use serde_json::json;
 use super::apply_caps::{self, Capped};
 use super::apply_cost::Costs;
 use super::apply_do::{self, Scheduled};
+use super::apply_files::files_of;
 use super::apply_short::Short;
 use super::confirm;
 use super::printer::shell_word;
@@ -169,29 +170,6 @@ fn fact(ready: &Ready) -> FileFact {
         sha256: ready.applied.sha256.clone(),
         is_scheduled: ready.scheduled.is_some(),
         is_as_kept: ready.scheduled.as_ref().is_some_and(Scheduled::is_as_kept),
-    }
-}
-
-/// The job files, and whether they are a whole directory.
-fn files_of(paths: &[PathBuf], context: &Context) -> Result<(Vec<PathBuf>, bool), Fault> {
-    let here = |path: &PathBuf| context.current_dir.join(path);
-    match paths {
-        [only] if here(only).is_dir() => {
-            let unreadable = |error: std::io::Error| Fault::new(ExitCode::UNREACHABLE, format!("cannot read `{}`", only.display())).because(&error);
-            let entries = here(only).read_dir().map_err(unreadable)?.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
-            let is_job = |path: &PathBuf| path.is_file() && path.extension().is_some_and(|ending| ending == "toml" || ending == "json");
-            let is_hidden = |path: &PathBuf| path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-            let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).filter(|path| is_job(path) && !is_hidden(path)).collect();
-            files.sort();
-            Ok((files, true))
-        }
-        several => {
-            match several.iter().find(|path| here(path).is_dir()) {
-                Some(folder) => Err(Fault::new(ExitCode::USAGE, format!("`{}` is a directory among files", folder.display()))
-                    .hint("name one directory, or only files")),
-                None => Ok((several.iter().map(here).collect(), false)),
-            }
-        }
     }
 }
 

@@ -108,7 +108,7 @@ impl From<ConfigError> for Fault {
     fn from(error: ConfigError) -> Self {
         let hint = error.hint();
         let code = match &error {
-            ConfigError::NotFound { .. } => ExitCode::NOT_FOUND,
+            ConfigError::NotFound { .. } | ConfigError::NoJobFile { .. } => ExitCode::NOT_FOUND,
             ConfigError::Findings { .. }
             | ConfigError::JobRoot { .. }
             | ConfigError::RelativeJobRoot { .. }

@@ -9,7 +9,8 @@ use super::plan_shipped::Shipped;
 use super::reach::OutOfReach;
 use super::workdir::Prepared;
 use super::{
-    Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, nothing_fits, plan_bid, plan_text, ready, region, run, status, submission,
+    Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, no_image, nothing_fits, plan_bid, plan_text, ready, region, run, status,
+    submission,
 };
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Finding, Plan, ResolvedSpec};
@@ -179,6 +180,9 @@ pub fn fault(error: &ActError) -> Fault {
         fault.or_hint(slip.unwrap_or_else(|| "try again; `lamp doctor` looks at the way there".to_owned()))
     } else {
         let fault = Fault::from_error(ExitCode::LAUNCH_FAILED, error);
+        if let Some(hint) = error.never_works().and_then(no_image::hint) {
+            return fault.hint(hint);
+        }
         let none = match error {
             ActError::NoOffer(none) | ActError::NotReady { none: Some(none), .. } => none,
             _ => return fault,

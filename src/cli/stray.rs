@@ -57,6 +57,20 @@ pub fn show(context: &Context, found: &Found) {
     context.printer.line(table(context.printer.columns(Stream::Out), &rows));
 }
 
+/// An id as EC2 or this workstation gives it to a machine.
+///
+/// # Errors
+/// No machine has one like that: nobody need be asked.
+pub fn machine_id(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("i-").map(|rest| rest.strip_prefix("local-").unwrap_or(rest));
+    if rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_hexdigit())) {
+        return Ok(text.to_owned());
+    }
+    Err("no machine has an id like that: EC2's are like i-0123456789abcdef0, those of a workstation like i-local-0123456789ab; \
+         `lamp sweep --dry-run` lists the machines of yours"
+        .to_owned())
+}
+
 /// What a person may do about them.
 pub fn hint(context: &Context, found: &Found) {
     let Some(first) = found.machines.iter().find(|judged| is_stray(judged)).filter(|_| !context.is_machine_output()) else { return };

@@ -8,11 +8,10 @@ use serde_json::json;
 
 use super::at_stake::AtStake;
 use super::confirm::confirm;
-use super::flags::one_name;
 use super::stray::{self, is_stray};
 use super::swept::Swept;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run};
+use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run, unknown};
 use crate::config::AwsFile;
 use crate::controller::{Controller, Everywhere, Found, Judged};
 use crate::instance::{ForeignMachine, Residue};
@@ -42,7 +41,7 @@ pub struct Args {
 
     /// End this machine of yours, although nobody here knows its job; may be repeated. No sweep does it by itself, because another
     /// job root of yours may know it
-    #[arg(long, value_name = "ID", value_parser = one_name, conflicts_with_all = ["foreign", "residue"])]
+    #[arg(long, value_name = "ID", value_parser = stray::machine_id, conflicts_with_all = ["foreign", "residue"])]
     pub machine: Vec<String>,
 }
 
@@ -157,9 +156,7 @@ pub fn show_found(context: &Context, found: &Found, at_stake: &AtStake) {
             .printer
             .line(format!("left over in {}: {} {}, {}, {} a month{whose}", left.region, left.kind, left.id, left.detail, left.usd_per_month));
     }
-    for (place, why) in &found.unknown {
-        context.printer.warn(format!("{place} is unknown: {why}"));
-    }
+    unknown::sentences(&found.unknown).iter().for_each(|unknown| context.printer.warn(unknown));
     for (place, why) in &found.unasked {
         context.printer.note(format!("{place} was not looked at, and no job of this job root was ever for it: {why}"));
     }
@@ -248,9 +245,7 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
         }
         context.printer.hint("`lamp` touches none of these: ask whose they are, or end them in the console");
     }
-    for (place, why) in unknown {
-        context.printer.warn(format!("{place} is unknown: {why}"));
-    }
+    unknown::sentences(unknown).iter().for_each(|unknown| context.printer.warn(unknown));
     if unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
 }
 

@@ -51,7 +51,7 @@ impl JobArgs {
     /// # Errors
     /// The job has errors, or its workdir holds what must not ship.
     pub fn prepare(&self, context: &Context) -> Result<Prepared, Fault> {
-        self.prepared(context, self.examine(context)?)
+        self.prepared(context, self.examine(context).map_err(unstarted)?)
     }
 
     /// The same, for what buys nothing: it asks for no limit.
@@ -59,7 +59,7 @@ impl JobArgs {
     /// # Errors
     /// As [`Self::prepare`].
     pub fn prepare_unbought(&self, context: &Context) -> Result<Prepared, Fault> {
-        let mut examined = self.examine(context)?;
+        let mut examined = self.examine(context).map_err(unstarted)?;
         examined.findings.retain(|finding| !finding.is_of_no_limit());
         self.prepared(context, examined)
     }
@@ -126,6 +126,12 @@ impl JobArgs {
         findings.extend(secrets_in_files(&loaded, in_files));
         Ok(Examined { loaded, survey: Some(survey), findings })
     }
+}
+
+/// Whoever asked for a machine is told that there is none.
+fn unstarted(mut fault: Fault) -> Fault {
+    fault.meaning.get_or_insert_with(|| "nothing was started, and nothing bills".to_owned());
+    fault
 }
 
 /// So many findings of a kind are told: a folder that is no workdir, `/` say, has tens of thousands.

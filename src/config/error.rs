@@ -4,12 +4,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::JOB_FILE;
+use super::near_files::NAMED_MAX;
+use super::suggest::did_you_mean;
 use crate::job::{Finding, Severity};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("no {what} `{}`", path.display())]
     NotFound { what: &'static str, path: PathBuf },
+    #[error("no job file `{}`", path.display())]
+    NoJobFile {
+        path: PathBuf,
+        /// The one beside it whose name is near.
+        meant: Option<PathBuf>,
+        /// All that are beside it.
+        others: Vec<PathBuf>,
+    },
     #[error("`{}` is a folder, not a job file", path.display())]
     Folder {
         path: PathBuf,
@@ -53,6 +63,9 @@ impl ConfigError {
         };
         match self {
             ConfigError::NotFound { what, path } => ConfigError::NotFound { what, path: short(path) },
+            ConfigError::NoJobFile { path, meant, others } => {
+                ConfigError::NoJobFile { path: short(path), meant: meant.map(short), others: others.into_iter().map(short).collect() }
+            }
             ConfigError::Folder { path, has_file } => ConfigError::Folder { path: short(path), has_file },
             ConfigError::NoFile { path } => ConfigError::NoFile { path: short(path) },
             ConfigError::Script { path, runner } => ConfigError::Script { path: short(path), runner },
@@ -77,7 +90,9 @@ impl ConfigError {
     /// What to type next.
     pub fn hint(&self) -> Option<String> {
         match self {
-            ConfigError::NotFound { what: "job file", .. } => Some("`lamp init` writes one, and `lamp run -- python train.py` needs none".to_owned()),
+            ConfigError::NoJobFile { meant: Some(meant), .. } => Some(did_you_mean(&plain(meant))),
+            ConfigError::NoJobFile { others, .. } if !others.is_empty() => Some(named(others)),
+            ConfigError::NoJobFile { .. } => Some("`lamp init` writes one, and `lamp run -- python train.py` needs none".to_owned()),
             ConfigError::Folder { path, has_file: true } => {
                 Some(format!("its job file is `{0}`: name that, as in `lamp run {0}`", plain(&path.join(JOB_FILE))))
             }
@@ -109,6 +124,16 @@ impl ConfigError {
             _ => "",
         }
     }
+}
+
+/// The job files that are there.
+fn named(others: &[PathBuf]) -> String {
+    let names: Vec<String> = others.iter().take(NAMED_MAX).map(|path| format!("`{}`", plain(path))).collect();
+    let more = match others.len().saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("beside it there is {}{more}", names.join(", "))
 }
 
 /// Without the `./` that nobody types.

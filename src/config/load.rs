@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::fragments::JobFile;
+use super::near_files::with_near;
 use super::settings::Layers;
 use super::{ConfigError, Environment, UserConfig, automation, decode::decode, source::Source, suggest, world};
 use crate::job::{self, Command, Finding, JobId, ScheduleSpec, Severity, Spec};
@@ -80,7 +81,8 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let mut file_sha256 = None;
     let (source, fragment, mut found) = match &file {
         Some(path) => {
-            let text = must_be_job_file(path).and_then(|()| read_file("job file", path)).map_err(|error| error.shown_from(inputs.current_dir))?;
+            let text =
+                must_be_job_file(path).and_then(|()| read_file("job file", path)).map_err(|error| with_near(error).shown_from(inputs.current_dir))?;
             let refuse = |findings| ConfigError::Findings { file: shown(path, inputs.current_dir), findings };
             let source = Source::parse(path, &text).map_err(refuse)?;
             file_sha256 = Some(source.sha256());

@@ -20,6 +20,7 @@ mod error;
 mod fragments;
 mod job_root;
 mod load;
+mod near_files;
 mod patterns;
 mod schema;
 mod settings;

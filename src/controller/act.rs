@@ -59,6 +59,14 @@ impl ActError {
         matches!(self, ActError::Cloud(CloudError::Denied { .. } | CloudError::Invalid { .. } | CloudError::Unsupported { .. }))
     }
 
+    /// What can never work of the job, in the cloud's words.
+    pub fn never_works(&self) -> Option<&str> {
+        match self {
+            ActError::Cloud(CloudError::Invalid { what }) => Some(what),
+            _ => None,
+        }
+    }
+
     /// Nobody answered: nothing is known of what was asked.
     pub fn is_silence(&self) -> bool {
         matches!(self, ActError::Cloud(CloudError::Ambiguous { .. } | CloudError::Throttled) | ActError::Record(_))

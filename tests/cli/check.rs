@@ -223,6 +223,30 @@ fn a_missing_file_says_what_to_do() {
     assert_eq!(ended.err, "error: no job file `nope.toml`\nhint: `lamp init` writes one, and `lamp run -- python train.py` needs none\n");
 }
 
+/// By the job files of its folder; and whoever would have started one hears that nothing bills.
+#[test]
+fn a_mistyped_file_or_folder_says_which_was_meant() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("lamp.toml", "command = ['sh', 'train.py']\n");
+    sandbox.write("jobs/a.toml", "command = ['sh', 'train.py']\n");
+    sandbox.write("pyproject.toml", "");
+    let said = "error: no job file `lampp.toml`\nnothing was started, and nothing bills\nhint: did you mean `lamp.toml`?\n";
+    for verb in ["run", "plan"] {
+        let ended = sandbox.lamp(&[verb, "lampp.toml"]);
+        assert_eq!((ended.code, ended.err.as_str()), (101, said), "{verb}");
+    }
+    assert_eq!(sandbox.lamp(&["check", "lampp.toml"]).err, said.replace("nothing was started, and nothing bills\n", ""));
+    let other = sandbox.lamp(&["run", "digits.toml"]);
+    assert!(other.err.ends_with("hint: beside it there is `lamp.toml`\n"), "{other:?}");
+    for (typed, hint) in [("nodir", "hint: `lamp apply` takes a folder"), ("job", "hint: did you mean `jobs`? `lamp apply` takes a folder")] {
+        let ended = sandbox.lamp(&["apply", typed]);
+        let said = format!("error: no folder `{typed}`\nnothing was changed: what runs goes on\n{hint}");
+        assert!(ended.code == 101 && ended.err.starts_with(&said), "{ended:?}");
+    }
+    let file = sandbox.lamp(&["apply", "lampp.toml"]);
+    assert!(file.code == 101 && file.err.contains("no job file `lampp.toml`") && file.err.contains("did you mean `lamp.toml`?"), "{file:?}");
+}
+
 #[test]
 fn a_bare_check_takes_lamp_toml() {
     let sandbox = Sandbox::with_script();

@@ -17,6 +17,25 @@ fn a_plan_of_an_account_that_lacks_something_ends_as_the_run_would() {
     assert!(planned.out.starts_with("g5.xlarge in us-east-1a, on-demand, $1.01/h: this machine costs at most $"), "{planned:?}");
 }
 
+/// As the doctor says it of an image that the configuration names.
+#[test]
+fn an_image_that_is_not_there_says_which_are() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    let plan = |image: &str| {
+        let words = ["plan", "--cloud", "aws", "--gpus", "A10G", "--max-runtime", "1h", "--image", image, "--", "python3", "train.py"];
+        sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)))
+    };
+    for (image, missing) in
+        [("/none/such", "there is no parameter `/none/such` in us-east-1"), ("ami-12345678", "there is no image ami-12345678 in us-east-1")]
+    {
+        let ended = plan(image);
+        assert!(ended.code == 104 && ended.err.contains(missing), "{ended:?}");
+        let hint = "hint: another `--image`, or `image` in [machine] of the job file: `aws ec2 describe-images --region us-east-1 --owners self`";
+        assert!(ended.err.contains(hint), "{ended:?}");
+    }
+}
+
 /// A slip of the finger, and a quota: both with what to type.
 #[test]
 fn a_mistyped_gpu_and_a_quota_that_is_too_small_say_what_to_do() {

@@ -74,6 +74,13 @@ fn a_type_that_only_ec2_would_know_is_said_to_be_unknown_and_not_to_lack_gpus() 
         slip.code == 101 && slip.err.contains("no machine type is called g5.xlrge: ") && slip.err.contains("hint: did you mean g5.xlarge?"),
         "{slip:?}"
     );
+    // A name that is well formed is no slip for being near a machine with GPUs.
+    for name in ["m5.large", "m5.xlarge"] {
+        let known = offline(&["prices", "--type", name]);
+        assert!(known.code == 103 && !known.err.contains("did you mean") && known.err.contains("`lamp doctor` says what keeps AWS"), "{known:?}");
+    }
+    let near = offline(&["prices", "--type", "g5.24xlage"]);
+    assert!(near.err.contains("did you mean g5.24xlarge?"), "{near:?}");
     // A family may be newer than this program.
     let newer = offline(&["prices", "--type", "g9.xlarge"]);
     assert!(newer.code == 103 && newer.err.contains("does not know g9.xlarge\n"), "{newer:?}");

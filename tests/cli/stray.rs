@@ -66,6 +66,10 @@ fn a_sweep_without_credentials_is_quiet_where_no_job_was_ever_for_aws() {
     let document: serde_json::Value = serde_json::from_str(&sweep(&["-o", "json"]).out).expect("a document");
     assert_eq!((&document["unknown"], &document["unasked"][0]["place"]), (&serde_json::json!([]), &"aws".into()), "{document}");
     // Whoever asks for a machine by its id, or for those of others, asks of AWS.
+    for no_id in ["banana", "i-", "i-xyz", "i-local-"] {
+        let nobody = sweep(&["--machine", no_id]);
+        assert!(nobody.code == 2 && nobody.err.contains("no machine has an id like that") && !nobody.err.contains("looking in"), "{nobody:?}");
+    }
     assert_eq!((sweep(&["--machine", "i-0123456789abcdef0"]).code, sweep(&["--foreign"]).code), (103, 103));
 
     spec("there-333333", "aws");
