@@ -57,3 +57,16 @@ pub fn with_prices() -> String {
         names(catalog.disk_regions())
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of an `m5.large` in us-east-1 it must not sound as if it had a price there.
+    #[test]
+    fn the_shipped_prices_on_demand_are_said_to_be_of_machines_with_gpus() {
+        let said = with_prices();
+        assert!(said.contains("on-demand only machines with GPUs have a price, and in us-east-1 alone; spot machines"), "{said}");
+        assert!(Catalog::shipped().types().iter().all(|kind| kind.gpu_model.is_some()), "the catalogue has others: the hint is to say so");
+    }
+}
