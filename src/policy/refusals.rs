@@ -98,7 +98,7 @@ pub fn of_job(refusal: Refusal, market: MarketChoice) -> Option<Refusal> {
 
 /// Whether this is a spot machine of a cloud that said last, of all the spot machines that this job has asked it for, that the account
 /// has no role for them. None is waited for then, and no machine on demand is left for one: a person makes the role, or nobody does. It
-/// is asked for again where nothing on demand is to be had ([`memory_of`]), and by the next job.
+/// is asked for again where nothing on demand is to be had, ten minutes later at the earliest, and by the next job.
 pub fn lacks_its_role(history: &[AttemptRecord], offer: &Offer) -> bool {
     let asked = history.iter().rev().filter(|record| is_spot_of(offer.cloud, &record.plan.offer));
     let mut answers = asked.map(|record| &record.settled).filter(|settled| settled.had_machine() || settled.refusal.is_some());
