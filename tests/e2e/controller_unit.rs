@@ -12,8 +12,8 @@ use super::nspawn::Machine;
 
 const ROOT: &str = "root/.local/state/lamplighter/jobs";
 
-/// Above what the daemon waits between two looks at a folder, so that only a loop that says nothing is killed.
-const WATCHDOG: Duration = Duration::from_secs(12);
+/// Above what the daemon waits between two looks at a folder, also on a busy machine, so that only a loop that says nothing is killed.
+const WATCHDOG: Duration = Duration::from_secs(20);
 
 const JOB: &str = "name = 'unit'\ncommand = ['sh', '-c', 'echo begun > /root/begun; while [ ! -e /root/go ]; do sleep 0.1; done']\n\
                    [watch]\nidle = 'off'\n";
@@ -23,7 +23,7 @@ fn unit() -> String {
     let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/lamp-controller.service");
     let shipped = std::fs::read_to_string(shipped).expect("a unit");
     let changed = shipped.replace("%h/.cargo/bin/lamp", "/opt/lamp").replace("WatchdogSec=300", &format!("WatchdogSec={}", WATCHDOG.as_secs()));
-    assert!(changed.contains("ExecStart=/opt/lamp daemon\n") && changed.contains("WatchdogSec=12\n"), "{changed}");
+    assert!(changed.contains("ExecStart=/opt/lamp daemon\n") && changed.contains("WatchdogSec=20\n"), "{changed}");
     changed.replace("[Service]\n", "[Service]\nEnvironment=HOME=/root LAMP_AGENT_BINARY=/opt/lamp-agent\n")
 }
 
