@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lamplighter::cli::{Attached, ColorChoice, Context, Format, Printer};
-use lamplighter::config::{Environment, UserConfig};
+use lamplighter::cli::Attached;
 use lamplighter::job::AttemptNo;
 use lamplighter::jobdir::{JobDir, layout};
 use lamplighter::ports::{Clock as _, Created, ObjectMeta, Store, StoreError};
 
 use super::Rig;
 use super::support::faulty_store::FaultyStore;
+use super::support::looking;
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
 
@@ -140,19 +140,7 @@ fn lives(late: Duration) -> [Vec<Duration>; 2] {
         let bucket = Arc::new(Bucket { store: rig.store.clone(), clock: clock.clone(), read: Mutex::default() });
         let played = Played::new(&rig);
         let dir = JobDir::new(bucket.clone(), rig.dir().job().clone());
-        let context = Context {
-            printer: Arc::new(Printer::new(Format::Text, true, ColorChoice::Never, true)),
-            format: Format::Text,
-            job_root: bucket.url(),
-            job_root_origin: "flag",
-            more_job_roots: Vec::new(),
-            user: UserConfig::default(),
-            is_misread: false,
-            environment: Environment::default(),
-            current_dir: "/".into(),
-            clock: clock.clone(),
-            workstation: Default::default(),
-        };
+        let context = looking::context(bucket.url(), clock.clone());
         let mut attached = Attached::new(&context, &dir);
         let follow = async {
             clock.sleep(late).await;

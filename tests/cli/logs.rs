@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lamplighter::cli::{Attached, ColorChoice, Context, Format, LogTail, Printer};
-use lamplighter::config::{Environment, UserConfig};
+use lamplighter::cli::{Attached, LogTail};
 use lamplighter::job::AttemptNo;
 use lamplighter::jobdir::{JobDir, layout};
 use lamplighter::ports::{Clock as _, Store};
@@ -13,6 +12,7 @@ use lamplighter::ports::{Clock as _, Store};
 use super::sandbox::repository;
 use super::support::counting_store::{CountingStore, sum};
 use super::support::faulty_store::FaultyStore;
+use super::support::looking;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 const JOB: &str = "digits-7f3k2q";
@@ -67,19 +67,7 @@ fn an_attached_hour_on_a_bucket_costs_three_cents() {
     simulate(async |clock| {
         let (store, counting, dir) = job(&clock).await;
         piece(&store, &dir, 1, "step 1\n").await;
-        let context = Context {
-            printer: Arc::new(Printer::new(Format::Text, true, ColorChoice::Never, true)),
-            format: Format::Text,
-            job_root: counting.url(),
-            job_root_origin: "flag",
-            more_job_roots: Vec::new(),
-            user: UserConfig::default(),
-            is_misread: false,
-            environment: Environment::default(),
-            current_dir: "/".into(),
-            clock: clock.clone(),
-            workstation: Default::default(),
-        };
+        let context = looking::context(counting.url(), clock.clone());
         let mut attached = Attached::new(&context, &dir);
         let hour = clock.sleep(Duration::from_secs(3600));
         tokio::select! {

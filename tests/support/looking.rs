@@ -1,0 +1,25 @@
+//! What a verb that looks at jobs is called with, without a program around it.
+
+use std::sync::Arc;
+
+use lamplighter::cli::{ColorChoice, Context, Format, Printer};
+use lamplighter::config::{Environment, UserConfig};
+
+use super::virtual_clock::VirtualClock;
+
+/// It prints to nobody.
+pub fn context(job_root: String, clock: Arc<VirtualClock>) -> Context {
+    Context {
+        printer: Arc::new(Printer::new(Format::Text, true, ColorChoice::Never, true)),
+        format: Format::Text,
+        job_root,
+        job_root_origin: "flag",
+        more_job_roots: Vec::new(),
+        user: UserConfig::default(),
+        is_misread: false,
+        environment: Environment::default(),
+        current_dir: "/".into(),
+        clock,
+        workstation: Default::default(),
+    }
+}
