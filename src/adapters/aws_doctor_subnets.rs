@@ -2,45 +2,44 @@
 //!
 //! Two calls a region, at the same time. Changes nothing. What must never live here: what a way out is worth (`policy::way_out`).
 
-use aws_sdk_ec2::types::{Route, RouteState, RouteTable, Subnet};
+use aws_sdk_ec2::types::{Route, RouteState, RouteTable};
 
 use super::aws_doctor::AwsDoctor;
 use super::aws_said::found;
-use super::ec2_describe::filter;
+use super::ec2_subnets::{self, Place};
 use crate::instance::setup::{Found, SubnetFound, WayOut};
 use crate::market::Region;
+use crate::ports::chain;
 
 /// Where everything goes that no other route takes.
 const ANYWHERE: &str = "0.0.0.0/0";
 
 impl AwsDoctor {
-    /// Those of these that are in the region.
-    pub async fn subnets(&self, named: &[String], region: &str) -> Found<Vec<SubnetFound>> {
-        let ec2 = self.session().ec2(&Region::new(region)).await;
-        let subnets = ec2.describe_subnets().filters(filter("subnet-id", named.to_vec())).send();
+    /// Those of the configuration that are in the region.
+    pub async fn subnets(&self, region: &str) -> Found<Vec<SubnetFound>> {
+        let region = Region::new(region);
+        let ec2 = self.session().ec2(&region).await;
         let tables = ec2.describe_route_tables().into_paginator().items().send().collect();
-        let (subnets, tables): (_, Result<Vec<RouteTable>, _>) = tokio::join!(subnets, tables);
-        match (found(subnets), found(tables)) {
-            (Found::There(subnets), Found::There(tables)) => {
-                Found::There(subnets.subnets().iter().filter_map(|subnet| seen(subnet, &tables)).collect())
-            }
-            (Found::Unknown(why), _) | (_, Found::Unknown(why)) => Found::Unknown(why),
-            (Found::Nothing, _) | (_, Found::Nothing) => Found::Nothing,
+        let (places, tables): (_, Result<Vec<RouteTable>, _>) = tokio::join!(ec2_subnets::find(self.session(), &region), tables);
+        match (places, found(tables)) {
+            (Ok(places), Found::There(tables)) => Found::There(places.iter().map(|place| seen(place, &tables)).collect()),
+            (Err(error), _) => Found::Unknown(chain(&error)),
+            (_, Found::Unknown(why)) => Found::Unknown(why),
+            (_, Found::Nothing) => Found::Nothing,
         }
     }
 }
 
-fn seen(subnet: &Subnet, tables: &[RouteTable]) -> Option<SubnetFound> {
-    let id = subnet.subnet_id()?;
-    let way_out = table_of(subnet, tables).map_or(WayOut::Nothing, way_out);
-    Some(SubnetFound { id: id.to_owned(), gives_address: subnet.map_public_ip_on_launch() == Some(true), way_out })
+fn seen(place: &Place, tables: &[RouteTable]) -> SubnetFound {
+    let way_out = table_of(place, tables).map_or(WayOut::Nothing, way_out);
+    SubnetFound { id: place.id.clone(), gives_address: place.gives_address, way_out }
 }
 
 /// The one that the subnet is associated with, else the main one of its network.
-fn table_of<'a>(subnet: &Subnet, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
-    let own =
-        tables.iter().find(|table| table.associations().iter().any(|with| with.subnet_id().is_some() && with.subnet_id() == subnet.subnet_id()));
-    let is_main = |table: &&RouteTable| table.vpc_id() == subnet.vpc_id() && table.associations().iter().any(|with| with.main() == Some(true));
+fn table_of<'a>(place: &Place, tables: &'a [RouteTable]) -> Option<&'a RouteTable> {
+    let own = tables.iter().find(|table| table.associations().iter().any(|with| with.subnet_id() == Some(place.id.as_str())));
+    let is_main =
+        |table: &&RouteTable| table.vpc_id() == Some(place.network.as_str()) && table.associations().iter().any(|with| with.main() == Some(true));
     own.or_else(|| tables.iter().find(is_main))
 }
 

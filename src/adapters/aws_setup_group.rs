@@ -3,23 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use aws_sdk_ec2::types::{Filter, InstanceStateName, ResourceType, SecurityGroup, Tag, TagSpecification};
+use aws_sdk_ec2::types::{InstanceStateName, ResourceType, SecurityGroup, Tag, TagSpecification};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use futures::future::join_all;
 
 use super::aws_said::{found, is_gone, said};
 use super::aws_session::AwsSession;
 use super::aws_setup::SetupError;
-use super::ec2_describe::tag_map;
+use super::ec2_describe::{filter, tag_map};
 use super::{ec2_regions, ec2_subnets};
 use crate::instance::setup::{Found, GroupFound, RegionFound, SetupNames};
 use crate::instance::{OWNER_TAG, owned_by};
 use crate::market::Region;
 use crate::ports::chain;
-
-fn filter(name: &str, value: &str) -> Filter {
-    Filter::builder().name(name).values(value).build()
-}
 
 pub(super) async fn regions(session: &Arc<AwsSession>, names: &SetupNames) -> Vec<RegionFound> {
     join_all(names.regions.iter().map(|region| look(session, &names.group, region))).await.concat()
@@ -31,7 +27,7 @@ pub(super) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
     let ec2 = session.ec2(&region).await;
     // All of the name, whatever network they stand in: the filter by network would need the answer to the first question.
     let by = if name.starts_with("sg-") { "group-id" } else { "group-name" };
-    let groups = ec2.describe_security_groups().filters(filter(by, name)).send();
+    let groups = ec2.describe_security_groups().filters(filter(by, [name.to_owned()])).send();
     let (vpcs, groups) = tokio::join!(vpcs(session, &region), groups);
     let of = |vpc, group, elsewhere| {
         let by_subnets = !session.settings.subnets.is_empty();
@@ -66,7 +62,7 @@ async fn vpcs(session: &AwsSession, region: &Region) -> Result<BTreeSet<String>,
         let places = ec2_subnets::find(session, region).await.map_err(|error| chain(&error))?;
         return Ok(places.into_iter().map(|place| place.network).collect());
     }
-    let told = session.ec2(region).await.describe_vpcs().filters(filter("is-default", "true")).send().await;
+    let told = session.ec2(region).await.describe_vpcs().filters(filter("is-default", ["true".to_owned()])).send().await;
     match found(told) {
         Found::There(answer) => Ok(answer.vpcs().iter().filter_map(|vpc| vpc.vpc_id()).map(str::to_owned).collect()),
         Found::Nothing => Ok(BTreeSet::new()),
@@ -139,7 +135,7 @@ pub(super) async fn machines(session: &Arc<AwsSession>, names: &SetupNames) -> R
 
 async fn machines_in(session: &Arc<AwsSession>, names: &SetupNames, region: &str) -> Result<(Vec<String>, Vec<String>), String> {
     let ec2 = session.ec2(&Region::new(region)).await;
-    let mut pages = ec2.describe_instances().filters(filter(&format!("tag:{OWNER_TAG}"), &names.owner)).into_paginator().items().send();
+    let mut pages = ec2.describe_instances().filters(filter(&format!("tag:{OWNER_TAG}"), [names.owner.clone()])).into_paginator().items().send();
     let (mut alive, mut odd) = (Vec::new(), Vec::new());
     while let Some(reservation) = pages.next().await {
         let reservation = reservation.map_err(|error| said(&error))?;

@@ -26,6 +26,8 @@ pub struct Place {
     pub zone: String,
     pub network: String,
     pub free: i32,
+    /// Its machines get a public address without asking.
+    pub gives_address: bool,
 }
 
 /// How long a subnet that was full is left out: as long as the refusal of its zone speaks. Shorter, and a launch goes into it again
@@ -62,6 +64,7 @@ fn place(subnet: &Subnet) -> Option<Place> {
         zone: text(subnet.availability_zone())?,
         network: text(subnet.vpc_id())?,
         free: subnet.available_ip_address_count().unwrap_or(i32::MAX),
+        gives_address: subnet.map_public_ip_on_launch() == Some(true),
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt};
 
 use super::summary::Summary;
-use super::table::counted;
+use super::table::{counted, some_of};
 use super::{Context, job_root};
 use crate::job::JobId;
 use crate::jobdir::JobDir;
@@ -20,8 +20,6 @@ const LOOKED_FOR: Duration = Duration::from_secs(5);
 
 /// Jobs that are named; of more, how many.
 const NAMED: usize = 3;
-
-const READS_IN_FLIGHT: usize = 32;
 
 /// One job root that a daemon has just left.
 pub struct Undriven<'a> {
@@ -62,7 +60,7 @@ impl Undriven<'_> {
             };
             (!is_elsewhere && !summary.state.is_final() && !self.workstation.is_driven(&summary.job)).then_some(summary.job)
         });
-        read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
+        read.buffered(job_root::READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
     }
 }
 
@@ -71,13 +69,12 @@ fn sentence(jobs: &[String], root: Option<&str>) -> Option<String> {
     let first = jobs.first()?;
     let lamp = root.map_or_else(|| "lamp".to_owned(), |root| format!("lamp --job-root {}", super::printer::shell_word(root)));
     let place = root.map(|root| format!(" in {root}")).unwrap_or_default();
-    let named: Vec<&str> = jobs.iter().take(NAMED).map(String::as_str).collect();
-    let more = jobs.len().checked_sub(NAMED).filter(|more| *more > 0).map(|more| format!(" and {more} more")).unwrap_or_default();
+    let names: Vec<&str> = jobs.iter().map(String::as_str).collect();
     let are = if jobs.len() == 1 { "is" } else { "are" };
     Some(format!(
-        "{}{place} {are} under way that nobody on this workstation drives now: {}{more}; `{lamp} daemon --job {first} --until-done` drives that one, `{lamp} daemon` all of them",
+        "{}{place} {are} under way that nobody on this workstation drives now: {}; `{lamp} daemon --job {first} --until-done` drives that one, `{lamp} daemon` all of them",
         counted(jobs.len() as u64, "job"),
-        named.join(", ")
+        some_of(&names, NAMED)
     ))
 }
 

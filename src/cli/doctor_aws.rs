@@ -292,7 +292,7 @@ mod asked {
             return unasked(desk, "subnets").await;
         }
         let regions = &desk.names().await.regions;
-        let found = futures::future::join_all(regions.iter().map(|region| desk.doctor.subnets(named, region))).await;
+        let found = futures::future::join_all(regions.iter().map(|region| desk.doctor.subnets(region))).await;
         let seen: Option<Vec<&[SubnetFound]>> = found.iter().map(|found| found.there().map(Vec::as_slice)).collect();
         // Where one region did not answer, the subnet may be there.
         let absent = seen.map_or_else(Vec::new, |seen| {

@@ -59,18 +59,13 @@ impl Permissions {
 
     /// What was proved of which, and what was not.
     pub fn tell(&self, context: &Context) {
-        if let Some(because) = &self.planned.forbidden {
-            context.printer.warn(format!("the cloud would not launch it: {because}"));
-        }
-        if let Some(because) = &self.planned.unanswered {
-            context.printer.warn(format!("whether the cloud would launch it is not known: {because}"));
-        }
-        for other in &self.others {
-            if let Some(because) = &other.forbidden {
-                context.printer.warn(format!("the cloud would not launch what is tried next in {}: {because}", other.place()));
+        let others = self.others.iter().map(|other| (format!("what is tried next in {}", other.place()), other));
+        for (what, one) in std::iter::once(("it".to_owned(), &self.planned)).chain(others) {
+            if let Some(because) = &one.forbidden {
+                context.printer.warn(format!("the cloud would not launch {what}: {because}"));
             }
-            if let Some(because) = &other.unanswered {
-                context.printer.warn(format!("whether the cloud would launch what is tried next in {} is not known: {because}", other.place()));
+            if let Some(because) = &one.unanswered {
+                context.printer.warn(format!("whether the cloud would launch {what} is not known: {because}"));
             }
         }
         let proved = self.all().into_iter().filter(|one| one.forbidden.is_none() && one.unanswered.is_none());

@@ -75,6 +75,14 @@ pub fn counted(number: u64, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }
 
+/// `a, b, c and 36 more`: so many of them are named.
+pub fn some_of(names: &[&str], named: usize) -> String {
+    match names.len().saturating_sub(named) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..named].join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,8 @@
 //! ```
 //! Programs get each by itself. What must never live here: the asking.
 
+use super::table::some_of;
+
 /// So many of them are named.
 const NAMED_MAX: usize = 3;
 
@@ -28,12 +30,8 @@ fn sentence(reason: &str, places: &[&(String, String)]) -> String {
     if let [(place, why)] = places {
         return format!("{place} is unknown: {why}");
     }
-    let named: Vec<&str> = places.iter().take(NAMED_MAX).map(|(place, _)| place.as_str()).collect();
-    let named = match places.len() - named.len() {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    };
-    format!("{} regions are unknown ({named}): {reason}", places.len())
+    let names: Vec<&str> = places.iter().map(|(place, _)| place.as_str()).collect();
+    format!("{} regions are unknown ({}): {reason}", names.len(), some_of(&names, NAMED_MAX))
 }
 
 #[cfg(test)]

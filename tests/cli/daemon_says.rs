@@ -32,7 +32,7 @@ fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
     }
     signal(daemon.id(), "TERM");
     drop(words);
-    let _ = end(daemon);
+    assert_eq!(end(daemon).0, 0, "a daemon that is ended ends well");
     place.nothing_is_left();
 }
 
@@ -84,5 +84,5 @@ fn a_daemon_of_several_job_roots_says_which_one_a_warning_is_of() {
     assert!(warned.contains("odd-222222") && warned.contains(&format!("job_root=file://{}", roots[1])), "{warned}");
     signal(daemon.id(), "TERM");
     drop(words);
-    let _ = end(daemon);
+    assert_eq!(end(daemon).0, 0, "a daemon that is ended ends well");
 }

@@ -149,7 +149,7 @@ fn an_attached_run_and_a_daemon_drive_what_they_see() {
     place.0.write("go", "");
     place.until("beside", "succeeded");
     signal(daemon.id(), "TERM");
-    let _ = end(daemon);
+    assert_eq!(end(daemon).0, 0, "a daemon that is ended ends well");
     place.nothing_is_left();
 }
 
@@ -222,7 +222,7 @@ fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
     assert!(words.any(|line| line.contains("a cap in [caps] is 0: nothing is launched that costs anything")), "it ended without that word");
     signal(daemon.id(), "TERM");
     drop(words);
-    let _ = end(daemon);
+    assert_eq!(end(daemon).0, 0, "a daemon that is ended ends well");
     place.nothing_is_left();
 }
 
