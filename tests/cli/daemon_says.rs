@@ -1,8 +1,9 @@
 //! What a daemon that stays in a terminal holds and says.
 
 use std::io::{BufRead as _, BufReader};
+use std::process::Child;
 
-use super::place::{Place, end, signal, wait_until};
+use super::place::{Place, end, signal};
 
 /// Waits for a file.
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
@@ -14,9 +15,7 @@ const PAID: &str = "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off
 fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
     let place = Place::new(WAITS);
     place.0.write("paid.toml", PAID);
-    let mut daemon = place.start(&["-v", "daemon"]);
-    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-    assert!(words.any(|line| line.contains("driving the jobs of")), "it ended without that word");
+    let (daemon, mut words) = driving(&place, &["-v", "daemon"]);
     let run = |name: &str| place.0.lamp(&["run", "-d", "--name", name, "paid.toml"]);
     assert_eq!(run("first").code, 0);
     place.until("first", "running");
@@ -40,13 +39,12 @@ fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
 #[test]
 fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
     let place = Place::new(WAITS);
-    let idle = place.start(&["daemon"]);
-    signal_once_it_drives(&place, idle.id());
-    let (code, _, err) = end(idle);
-    assert!(code == 0 && !err.contains("nobody on this workstation"), "there is no job: {err}");
-    let mut daemon = place.start(&["daemon"]);
-    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-    assert!(words.any(|line| line.contains("driving the jobs of")), "it ended without that word");
+    let (mut idle, words) = driving(&place, &["daemon"]);
+    signal(idle.id(), "TERM");
+    let rest: Vec<String> = words.collect();
+    assert!(idle.wait().expect("it was started here").success());
+    assert!(!rest.iter().any(|line| line.contains("nobody on this workstation")), "there is no job: {rest:?}");
+    let (mut daemon, words) = driving(&place, &["daemon"]);
     let run = place.0.lamp(&["run", "-d", "-q", "--name", "left", "--idle", "off", "--", "sh", "job.sh"]);
     assert_eq!(run.code, 0, "{run:?}");
     let job = run.out.trim().to_owned();
@@ -64,10 +62,13 @@ fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
     place.nothing_is_left();
 }
 
-/// Ends a daemon, once it holds its lock.
-fn signal_once_it_drives(place: &Place, pid: u32) {
-    wait_until("it drives", || (place.0.lamp(&["daemon"]).code == 102).then_some(()));
-    signal(pid, "TERM");
+/// A daemon that has said that it drives, and what it says from then on. A second daemon would not do to ask whether it does: the first of
+/// them to take the lock drives, and nothing ends it.
+fn driving(place: &Place, args: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut daemon = place.start(args);
+    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    assert!(words.any(|line| line.contains("driving the jobs of")), "it ended without that word");
+    (daemon, words)
 }
 
 /// Of one job root it is plain which is meant.
@@ -75,9 +76,7 @@ fn signal_once_it_drives(place: &Place, pid: u32) {
 fn a_daemon_of_several_job_roots_says_which_one_a_warning_is_of() {
     let place = Place::new("true");
     let roots = ["one", "other"].map(|name| place.0.path().join(name).display().to_string());
-    let mut daemon = place.start(&["--job-root", &roots[0], "--job-root", &roots[1], "daemon"]);
-    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-    assert!(words.any(|line| line.contains("driving the jobs of")), "it ended without that word");
+    let (daemon, mut words) = driving(&place, &["--job-root", &roots[0], "--job-root", &roots[1], "daemon"]);
     // A job that no version of this program has written.
     place.0.write("other/jobs/odd-222222/spec.json", "{ \"format\": 99 }");
     let warned = words.find(|line| line.contains("WARN")).expect("it says so");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, heard};
 
 /// A sandbox in which jobs run; at its end nothing of them is left.
 pub(super) struct Place(pub(super) Sandbox);
@@ -98,7 +98,7 @@ pub(super) fn signal(pid: u32, name: &str) {
 }
 
 pub(super) fn end(child: Child) -> (i32, Vec<u8>, String) {
-    let output = child.wait_with_output().unwrap();
+    let output = heard(child);
     (output.status.code().unwrap_or(-1), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 

@@ -1,7 +1,12 @@
 //! A folder of its own for each test, and `lamp` run in it with an environment that holds nothing of the developer's.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Longer than any command of a test takes; what takes longer never ends, and would hold up all that runs these tests.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 pub struct Sandbox {
     folder: tempfile::TempDir,
@@ -53,7 +58,8 @@ impl Sandbox {
     }
 
     pub fn end(&self, command: &mut Command) -> Ended {
-        let output = command.output().expect("lamp was built for this test");
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
+        let output = heard(child);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&self.path().display().to_string(), "[DIR]");
         Ended { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
     }
@@ -63,6 +69,20 @@ impl Sandbox {
         let value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
         (ended.code, value)
     }
+}
+
+/// All that a command says until it ends: a test whose command never ends fails by its exit code.
+pub fn heard(child: Child) -> Output {
+    let (ended, end) = mpsc::channel::<()>();
+    let pid = child.id();
+    std::thread::spawn(move || {
+        if end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        }
+    });
+    let output = child.wait_with_output().expect("it was started here");
+    drop(ended);
+    output
 }
 
 /// The repository, for documents that a test compares or rewrites.
