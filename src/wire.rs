@@ -33,6 +33,8 @@ pub use crate::adapters::secret_scan::{
 #[cfg(feature = "lamp")]
 pub use crate::adapters::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]
+pub use crate::adapters::unsent::Unsent;
+#[cfg(feature = "lamp")]
 pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
 
 /// An error in words, for whoever may not name a port.

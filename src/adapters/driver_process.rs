@@ -177,7 +177,7 @@ pub fn scratch_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
 const KEEP: Duration = Duration::from_secs(7 * 86_400);
 
 /// Old files go, so that the state folder stays small. What cannot be removed is tried again the next time.
-fn forget_old(folder: &Path) {
+pub(super) fn forget_old(folder: &Path) {
     forget_old_unless(folder, |_| false);
 }
 

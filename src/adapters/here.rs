@@ -70,7 +70,7 @@ pub fn random() -> [u8; 6] {
 /// Holds a file for as long as the handle lives; `None` when another process holds it.
 pub fn lock(file: &Path) -> io::Result<Option<std::fs::File>> {
     private_folder_of(file)?;
-    let handle = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(file)?;
+    let handle = std::fs::OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(file)?;
     match rustix::fs::flock(&handle, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(handle)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

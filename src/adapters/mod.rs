@@ -23,7 +23,7 @@
 //! | `archive`, `hashed`, `secret_scan`, `secret_rules`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
 //! | `sweeper_program`, `lambda_runtime`, `zip` | | the sweeper in the cloud |
 //! | `capacity_trace`, `price_course`, `series`, `series_csv` | | recordings, read |
-//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `signals`, `user_file` | | processes, files and folders of the user |
+//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `signals`, `unsent`, `user_file` | | processes, files and folders of the user |
 
 #[cfg(feature = "lamp")]
 mod agent_elf;
@@ -191,6 +191,8 @@ pub mod terminals;
 pub mod then_command;
 mod typing;
 pub mod unit_workload;
+#[cfg(feature = "lamp")]
+pub mod unsent;
 #[cfg(feature = "lamp")]
 pub mod user_file;
 pub mod whole_machine;

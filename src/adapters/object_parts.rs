@@ -5,8 +5,9 @@
 //!   <folder>/<hash of the key>.jsonl    which key, which upload, which file it was; then a line for each part that arrived
 //! ```
 //! Where the hash of the file is wanted, it is read whole all the same, and a part is left out only if the file up to the
-//! part's end has the hash that it had then. Where it is not, the file's stamp says that it is the same file, as it does for
-//! checkpoints. What can never be finished is taken back. What must never live here: when to try again.
+//! part's end has the hash that it had then. Where it is not, the file's stamp says that it is the same file. What can never be
+//! finished is taken back: of files that stay where they are, what has changed or is gone; of those that are packed anew for each
+//! try, what is for the same place by another name, and what is too old. What must never live here: when to try again.
 
 #![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, and remembers how far they are")]
 
@@ -59,10 +60,15 @@ struct Arrived {
     sha256: Option<String>,
 }
 
+/// What is remembered of a file that is packed anew for each try goes after so long, which is when the bucket's own rule ends it.
+const PACKED_KEPT: Duration = Duration::from_secs(7 * 86_400);
+
 /// The large files that this process sends, and where it is remembered how far they are.
 #[derive(Default)]
 pub(super) struct Uploads {
     folder: Option<PathBuf>,
+    /// No file is there any more at the next try, which packs the same content into another one.
+    packed_anew: bool,
     busy: Mutex<BTreeSet<PathBuf>>,
     pub buffers: Buffers,
 }
@@ -93,6 +99,11 @@ impl Uploads {
         Uploads { folder: Some(folder), ..Uploads::default() }
     }
 
+    /// The same, of files that are packed anew for each try, and named by what is in them.
+    pub fn of_packed_files(folder: PathBuf) -> Self {
+        Uploads { packed_anew: true, ..Uploads::remembered_in(folder) }
+    }
+
     fn busy(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.busy.lock().expect("nobody panics while holding it: it is only looked at and changed")
     }
@@ -107,7 +118,8 @@ impl Uploads {
         first: Bytes,
     ) -> Result<(u64, Option<String>), Error> {
         let stamp = stamp(path, source.file()).map_err(generic)?;
-        let mut upload = self.begin(s3, key, stamp, source.part_bytes).await?;
+        let by_content = self.packed_anew && source.so_far().is_some();
+        let mut upload = self.begin(s3, key, stamp, source.part_bytes, by_content).await?;
         match upload.send_parts(s3, key, source, first).await {
             Ok((source, parts)) => match s3.complete_multipart(key, &upload.id, parts).await {
                 Ok(_) => {
@@ -120,8 +132,8 @@ impl Uploads {
         }
     }
 
-    /// The upload of this file that was begun already, or a new one.
-    async fn begin<S: MultipartStore>(&self, s3: &S, key: &Key, file: Stamp, part_bytes: u64) -> Result<Upload<'_>, Error> {
+    /// The upload of this file that was begun already, or a new one. `by_content`: another file with the same content is the same.
+    async fn begin<S: MultipartStore>(&self, s3: &S, key: &Key, file: Stamp, part_bytes: u64, by_content: bool) -> Result<Upload<'_>, Error> {
         let Some(folder) = &self.folder else {
             return self.unremembered(s3, key).await;
         };
@@ -138,9 +150,9 @@ impl Uploads {
             return self.unremembered(s3, key).await;
         };
         upload.lock = Some(lock);
-        self.take_back(s3, folder, &file).await;
-        let known = recall(&record);
-        if let Some((head, arrived)) = known.filter(|(head, _)| head.key == key.as_ref() && head.file == file && head.part_bytes == part_bytes) {
+        self.take_back(s3, folder, key, &file).await;
+        let is_same = |head: &Head| head.key == key.as_ref() && head.part_bytes == part_bytes && (by_content || head.file == file);
+        if let Some((head, arrived)) = recall(&record).filter(|(head, _)| is_same(head)) {
             tracing::info!("the upload of `{}` goes on: {} parts of it arrived earlier", file.path.display(), arrived.len());
             (upload.id, upload.arrived) = (head.upload, arrived);
             return Ok(upload);
@@ -155,21 +167,15 @@ impl Uploads {
         Ok(Upload { uploads: self, id: s3.create_multipart(key).await?, arrived: BTreeMap::new(), record: None, lock: None })
     }
 
-    /// Ends uploads that nobody will finish: their file is another one by now, or goes to another key. Parts that stay behind
-    /// cost money until the bucket's own rule removes them.
-    async fn take_back<S: MultipartStore>(&self, s3: &S, folder: &Path, file: &Stamp) {
+    /// Ends uploads that nobody will finish. Parts that stay behind cost money until the bucket's own rule removes them.
+    async fn take_back<S: MultipartStore>(&self, s3: &S, folder: &Path, key: &Key, file: &Stamp) {
         for record in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
             let Some((head, _)) = recall(&record) else { continue };
-            let there = File::open(&head.file.path).and_then(|open| stamp(&head.file.path, &open));
             let is_ours = self.busy().contains(&record);
             if !is_ours && matches!(locked(&record), Ok(None)) {
                 continue;
             }
-            let ends = if is_ours {
-                head.file.path == file.path && head.file != *file
-            } else {
-                head.file.path == file.path || there.ok() != Some(head.file)
-            };
+            let ends = if self.packed_anew { !is_ours && is_past(&record, &head, key) } else { is_another(&head, file, is_ours) };
             if ends && let Ok(key) = Key::parse(&head.key) {
                 // If it is gone already, so much the better.
                 let _gone = s3.abort_multipart(&key, &head.upload).await;
@@ -177,6 +183,22 @@ impl Uploads {
             }
         }
     }
+}
+
+/// Of a file that stays where it is: it has changed or is gone, or goes to another key by now.
+fn is_another(head: &Head, file: &Stamp, is_ours: bool) -> bool {
+    if is_ours {
+        return head.file.path == file.path && head.file != *file;
+    }
+    let there = File::open(&head.file.path).and_then(|open| stamp(&head.file.path, &open));
+    head.file.path == file.path || there.ok().as_ref() != Some(&head.file)
+}
+
+/// Of one that is packed anew: something else goes to its place now, or it is too old.
+fn is_past(record: &Path, head: &Head, key: &Key) -> bool {
+    let folder = |key: &str| key.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let age = fs::metadata(record).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
+    (head.key != key.as_ref() && folder(&head.key) == folder(key.as_ref())) || age.is_some_and(|age| age > PACKED_KEPT)
 }
 
 impl Upload<'_> {

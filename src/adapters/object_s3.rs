@@ -6,7 +6,7 @@
 //! (`aws_objects`), because they need more than the agent carries.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -94,10 +94,10 @@ impl S3Store {
         Ok(S3Store { s3, files, builder, uploads: Uploads::default(), ending: None, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
-    /// How far large files are is remembered in this folder, over the end of this process.
+    /// How far large files are is remembered, over the end of this process.
     #[must_use]
-    pub fn remembering(mut self, folder: PathBuf) -> Self {
-        self.uploads = Uploads::remembered_in(folder);
+    pub(super) fn remembering(mut self, uploads: Uploads) -> Self {
+        self.uploads = uploads;
         self
     }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use object_store::aws::AwsCredentialProvider;
 
 use super::object_file::FileStore;
+use super::object_parts::Uploads;
 pub use super::object_s3::Ending;
 use super::object_s3::S3Store;
 pub use super::object_s3::install_crypto;
@@ -65,7 +66,7 @@ pub struct S3Access {
     pub credentials: Option<AwsCredentialProvider>,
     /// When they end, for what is signed with them.
     pub ending: Option<Arc<dyn Ending>>,
-    /// Where it is remembered how far large files are, so that who tries again sends what has not arrived. `None`: nowhere.
+    /// Where it is remembered how far large files are, so that who packs the same once more sends what has not arrived. `None`: nowhere.
     pub uploads: Option<PathBuf>,
 }
 
@@ -105,7 +106,7 @@ pub fn open_with_credentials(
     if !url.starts_with("s3://") {
         return Ok((open(url)?, None));
     }
-    let store = bucket(url, settings, Who::default())?.remembering(uploads.to_owned());
+    let store = bucket(url, settings, Who::default())?.remembering(Uploads::remembered_in(uploads.to_owned()));
     let credentials = store.credentials();
     Ok((Arc::new(store), Some(credentials)))
 }
@@ -154,7 +155,7 @@ fn bucket(url: &str, settings: &[(&str, &str)], who: Who) -> Result<S3Store, Ope
     let wrong = |cause| OpenError::Settings { url: url.to_owned(), cause: Box::new(cause) };
     let known = settings.iter().map(|(name, value)| Ok((name.parse()?, *value))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     let store = S3Store::open(name, prefix.trim_matches('/'), &known, who.credentials).map_err(wrong)?;
-    let store = who.uploads.into_iter().fold(store, S3Store::remembering);
+    let store = who.uploads.map(Uploads::of_packed_files).into_iter().fold(store, S3Store::remembering);
     Ok(who.ending.into_iter().fold(store, S3Store::ending))
 }
 

@@ -192,7 +192,7 @@ async fn make_job(
     let planned = left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
     let dir = match planned {
         Ok(planned) => {
-            let launched = run::launch(context, store, controller, &ready.prepared, spec, planned, left).await;
+            let launched = run::launch(context, store, controller, &ready.prepared, spec.into(), planned, left).await;
             let Launched { dir, memory, .. } = match launched {
                 Ok(launched) => launched,
                 // Others may have been made before.

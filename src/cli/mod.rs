@@ -51,6 +51,7 @@ mod discard_look;
 mod discarded;
 mod doctor;
 mod doctor_aws;
+mod draft;
 mod exit;
 mod explain;
 mod explain_cost;

@@ -7,12 +7,13 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::attach::Attached;
+use super::draft::Draft;
 use super::reach::OutOfReach;
 use super::signals::{Left, gone_before};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission, within};
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
-use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
+use crate::job::{JobId, JobOutcome, Receipt};
 use crate::jobdir::{JobDir, proof_keys};
 use crate::market::{Cloud, Market};
 use crate::wire::{Store, Workstation, is_built_for};
@@ -68,16 +69,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open(context).await?;
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
-    let spec = submission::spec(context, &prepared.loaded);
+    let draft = Draft::new(context, &workstation, &store, &prepared).await;
+    let spec = &draft.spec;
     let is_asked = proven::is_asked(spec.spec.machine.cloud, args.unproven);
     let proofs = async { if is_asked && args.detach { Some(proven::look(&workstation, &store).await) } else { None } };
     let reached = reach_root(context, &store, spec.spec.machine.cloud);
     // At once: what was measured of the job's saves, what was proven of the account and whose clock is right take no time of their own before the launch.
     let (reached, measured, proofs, (planned, lacks), clock) =
-        tokio::join!(reached, cadence::measured(&store, &spec), proofs, ready::planned(context, &controller, &spec), controller.check_clock());
+        tokio::join!(reached, cadence::measured(&store, spec), proofs, ready::planned(context, &controller, spec), controller.check_clock());
     reached?;
     if planned.is_ok() || ready::was_seen(context, &lacks) {
-        ready::refuse(&lacks, &spec)?;
+        ready::refuse(&lacks, spec)?;
     }
     let planned = planned?;
     refuse_wrong_clock(clock)?;
@@ -85,7 +87,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         measured.refuse()?;
     }
     refuse_agent(&controller, &planned).await?;
-    let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
+    let out_of_reach = OutOfReach::of(&planned, spec, context.clock.now());
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     ready::warn_unready(context, &planned.unready);
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
@@ -101,10 +103,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         within::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
     let mut left = Left::listen();
-    let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, spec, planned, &mut left).await?;
-    if !has_left {
-        say_that_it_is_one_more(context, &store, dir.job()).await;
-    }
+    let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, draft, planned, &mut left).await?;
+    let has_left = has_left || !left.unless_heard(say_that_it_is_one_more(context, &store, dir.job())).await;
     if args.detach || has_left {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
             return end(context, &dir, &receipt, args.outputs.as_deref()).await;
@@ -175,12 +175,15 @@ pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receip
 
 /// After the launch, which waits for nothing that is not needed for it; a store that does not answer now ends nothing that runs.
 async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) {
-    let name = job.as_str().rsplit_once('-').map_or(job.as_str(), |(name, _)| name);
+    let name = job.name();
     let Ok(others) = job_root::under_way(store, name).await else { return };
     if let Some(other) = others.iter().find(|other| *other != job) {
         context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
     }
 }
+
+/// To whoever leaves while a large workdir is sent.
+const GOES_ON: &str = "the next `lamp run` of this name sends what has not arrived of the same folder";
 
 /// A job that was made.
 pub struct Launched {
@@ -199,13 +202,16 @@ pub async fn launch(
     store: &Store,
     controller: &Controller,
     prepared: &Prepared,
-    spec: ResolvedSpec,
+    mut draft: Draft,
     planned: Planned,
     left: &mut Left,
 ) -> Result<Launched, Fault> {
-    let pending = submission::pack(context, prepared, spec)?;
+    let pending = submission::pack(context, prepared, draft.spec.clone())?;
+    draft.sends();
+    let gone = || if draft.is_gone_on_with() { gone_before().hint(GOES_ON) } else { gone_before() };
     let upload = async { tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan)).0 };
-    left.or_give_up(gone_before, upload).await?;
+    left.or_give_up(gone, upload).await?;
+    draft.sent();
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
     let (begun, has_left) = left.undisturbed(context, controller.begin(&dir, &pending.spec, planned)).await;
     let (memory, begun) = match begun {

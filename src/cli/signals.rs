@@ -115,6 +115,16 @@ impl Left {
         }
     }
 
+    /// What is worth no waiting, as long as the user has not gone; whether it is done.
+    pub async fn unless_heard(&mut self, work: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            biased;
+            () = self.heard() => self.has_left = true,
+            () = work => {}
+        }
+        !self.has_left
+    }
+
     /// What must not be cut in two, because a machine may be bought in the middle of it; and whether the user has gone meanwhile.
     /// Who insists leaves it as it is: `None`.
     pub async fn undisturbed<T>(&mut self, context: &Context, work: impl Future<Output = T>) -> (Option<T>, bool) {

@@ -13,7 +13,7 @@ use crate::ports::{Clock, Created, Store, StoreError, chain};
 
 /// An archive of so many bytes goes in parts (`object_source`), and what has arrived of it is not sent twice. A smaller one is as soon
 /// sent by the next command.
-const WORTH_WAITING: u64 = 8 * 1024 * 1024;
+pub const WORTH_WAITING: u64 = 8 * 1024 * 1024;
 
 /// Somebody sits at the terminal, and may end it at any moment: a router that is started anew is back by then.
 const LINE_IS_BACK_WITHIN: Duration = Duration::from_secs(5 * 60);

@@ -41,6 +41,11 @@ impl JobId {
         if slug.is_empty() { "job".to_owned() } else { slug.to_owned() }
     }
 
+    /// What is not random of it.
+    pub fn name(&self) -> &str {
+        self.0.rsplit_once('-').map_or(&*self.0, |(name, _)| name)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -31,8 +31,9 @@ use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
 use crate::adapters::objects::{self, OpenError};
 use crate::adapters::shipped_cloud::ShippedCloud;
+use crate::adapters::unsent::Unsent;
 use crate::controller::{CapsInForce, Controller, Shipper};
-use crate::job::MachineSpec;
+use crate::job::{JobId, MachineSpec};
 use crate::market::{self, Region, Span, Supply, Zone};
 use crate::ports;
 
@@ -260,6 +261,14 @@ impl Workstation {
         let words = ["--job-root", &self.job_root, "daemon", "--job", job, "--until-done"].map(str::to_owned);
         driver_process::start_detached(&words, &log, self.lock_driving(job))?;
         Ok(log)
+    }
+
+    /// The id that another call was sending code for, of a job that is called as this one: see [`Unsent::take`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn take_unsent(&self, job: &JobId) -> io::Result<Option<Unsent>> {
+        Unsent::take(&self.state, &self.job_root, job)
     }
 
     /// A file for the packed workdir; the caller removes it.

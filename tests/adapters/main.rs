@@ -46,6 +46,7 @@ mod moto;
 mod notify;
 mod nvml;
 mod objects_given_up;
+mod objects_packed;
 mod objects_s3;
 #[cfg(feature = "lamp")]
 mod rights;

@@ -13,27 +13,27 @@ use lamplighter::ports::{Store, StoreError};
 
 use crate::ec2::http::{Answer, Request};
 
-const PART: usize = 8 * 1024 * 1024;
+pub(super) const PART: usize = 8 * 1024 * 1024;
 
 /// Uploads that are open, with the numbers of their parts that arrived; and how often something was asked.
 #[derive(Default)]
-struct Bucket {
-    begun: usize,
-    open: Vec<(String, BTreeSet<usize>)>,
+pub(super) struct Bucket {
+    pub(super) begun: usize,
+    pub(super) open: Vec<(String, BTreeSet<usize>)>,
     /// From this part on, nothing arrives, and nothing becomes whole.
-    broken_from: Option<usize>,
-    parts_asked: BTreeSet<usize>,
-    objects: usize,
+    pub(super) broken_from: Option<usize>,
+    pub(super) parts_asked: BTreeSet<usize>,
+    pub(super) objects: usize,
 }
 
 /// A bucket that knows nothing but uploads in parts.
-struct FalseBucket {
-    endpoint: String,
-    bucket: Arc<Mutex<Bucket>>,
+pub(super) struct FalseBucket {
+    pub(super) endpoint: String,
+    pub(super) bucket: Arc<Mutex<Bucket>>,
 }
 
 impl FalseBucket {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let this = FalseBucket { endpoint: format!("http://{}", listener.local_addr().unwrap()), bucket: Arc::default() };
         let bucket = Arc::clone(&this.bucket);

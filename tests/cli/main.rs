@@ -70,6 +70,8 @@ mod replay;
 mod replay_market;
 mod sandbox;
 mod secrets;
+#[cfg(feature = "aws")]
+mod sent_again;
 mod setup;
 mod setup_bucket;
 mod setup_race;

@@ -188,6 +188,26 @@ fn a_daemon_takes_a_name_and_says_what_it_does() {
 }
 
 /// Nobody answers a plan here, and somebody leaves meanwhile.
+/// What is looked for after a launch is no reason to wait for a job root that has fallen silent.
+#[test]
+#[cfg(feature = "aws")]
+fn ctrl_c_after_a_launch_waits_for_no_look_at_other_jobs() {
+    use super::ec2::{FalseEc2, Fault, Options};
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let place = Place::new("touch GO; sleep 1000");
+    place.0.write("home/.config/lamplighter/config.toml", format!("job_root = 's3://{}/root'\n", ec2.bucket("jobs")));
+    ec2.fault(Fault::slow("GET /jobs-*", std::time::Duration::from_secs(3600)).when("prefix", "root/jobs/").always());
+    let mut command = place.0.command(&["run", "--idle", "off", "--", "sh", "job.sh"]);
+    let piped = std::process::Stdio::piped;
+    let run = command.envs(ec2.env()).stdout(piped()).stderr(piped()).spawn().expect("lamp was built for this test");
+    wait_until("it runs", || place.0.path().join("go").exists().then_some(()));
+    let began = std::time::Instant::now();
+    signal(run.id(), "INT");
+    let (code, _, err) = end(run);
+    assert!(code == 130 && err.contains("detached; job job-"), "{code}: {err}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(60), "a silent bucket is given up after two minutes");
+}
+
 #[test]
 #[cfg(feature = "aws")]
 fn ctrl_c_before_a_job_is_made_says_that_nothing_was_started() {

@@ -179,7 +179,9 @@ impl Cloud {
 
     fn through_faults(&self, asked: &Asked) -> Option<Answer> {
         let fault = self.fault(asked);
-        std::thread::sleep(*lock(&self.latency) + fault.as_ref().map(|fault| fault.delay).unwrap_or_default());
+        // Not within the call of `sleep`: the lock would be held until it ends, and calls that are made at once would wait in turn.
+        let delay = *lock(&self.latency) + fault.as_ref().map(|fault| fault.delay).unwrap_or_default();
+        std::thread::sleep(delay);
         let Some(fault) = fault else { return Some(route::answer(self, asked)) };
         if fault.after || matches!(fault.meets, Meets::Nothing) {
             let answer = route::answer(self, asked);

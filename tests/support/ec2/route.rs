@@ -41,6 +41,9 @@ impl<'a> Asked<'a> {
             asked.params = query::form(&request.body);
             asked.action = asked.params.get("Action").cloned().unwrap_or_default();
         }
+        if asked.service == "s3" {
+            asked.params = query::form(request.target.split_once('?').map_or("", |(_, query)| query).as_bytes());
+        }
         if asked.action.is_empty() {
             asked.action = format!("{} {}", request.method, request.path());
         }

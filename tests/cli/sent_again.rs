@@ -1,0 +1,99 @@
+//! A large workdir on its way up, whose `lamp run` ends in the middle: what the next one sends.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::ec2::{Call, Fault};
+use super::place::{end, signal, wait_until};
+use super::setup::User;
+
+const CONFIG: &str = "home/.config/lamplighter/config.toml";
+
+/// Somebody with a bucket and a workdir of three parts, which no packer makes smaller.
+fn ready() -> Option<User> {
+    let user = User::new()?;
+    user.ec2.bucket("jobs");
+    user.sandbox.write(CONFIG, format!("job_root = 's3://{}/root'\n", user.ec2.name("jobs")));
+    let (mut data, mut x) = (Vec::with_capacity(20 << 20), 0x9e37_79b9_7f4a_7c15_u64);
+    while data.len() < 20 << 20 {
+        (x ^= x << 13, x ^= x >> 7, x ^= x << 17);
+        data.extend_from_slice(&x.to_le_bytes());
+    }
+    user.sandbox.write("work/data.bin", data);
+    user.sandbox.write("work/train.sh", "exit 0\n");
+    Some(user)
+}
+
+const RUN: [&str; 10] = ["run", "--name", "big", "--workdir", "work", "--idle", "off", "--", "sh", "train.sh"];
+
+/// The parts of files that came by since the last time.
+fn parts(user: &User) -> Vec<String> {
+    let is_part = |call: &Call| call.action.starts_with("PUT ") && call.action.contains("/code/");
+    let mut parts: Vec<String> =
+        user.ec2.take_calls().iter().filter(|call| is_part(call)).filter_map(|call| call.params.get("partNumber").cloned()).collect();
+    parts.sort();
+    parts
+}
+
+/// Begins, and is ended by this signal once two of the parts are there.
+fn is_cut_off(user: &User, by: &str) -> (i32, String) {
+    user.ec2.fault(Fault::slow("PUT /*/code/*", Duration::from_secs(3600)).when("partNumber", "3").always());
+    let mut command = user.sandbox.command(&RUN);
+    let run = command.envs(user.ec2.env()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
+    let folder = user.sandbox.path().join("home/.local/state/lamplighter/uploads");
+    let arrived = || {
+        let folders = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let records = folders.flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        records.filter_map(|record| std::fs::read_to_string(record.path()).ok()).map(|text| text.lines().count().saturating_sub(1)).sum::<usize>()
+    };
+    wait_until("two parts have arrived", || (arrived() >= 2).then_some(()));
+    signal(run.id(), by);
+    let (code, _, err) = end(run);
+    user.ec2.mend();
+    parts(user);
+    (code, err)
+}
+
+/// Its job, what was said, and the parts that were sent.
+fn run(user: &User) -> (String, String, Vec<String>) {
+    let ran = user.lamp(&RUN);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let job = ran.err.lines().find_map(|line| line.strip_prefix("job ")?.split_once("; Ctrl-C detaches"));
+    (job.unwrap_or_else(|| panic!("{ran:?}")).0.to_owned(), ran.err, parts(user))
+}
+
+#[test]
+fn a_run_that_is_ended_while_it_sends_leaves_what_has_arrived_to_the_next() {
+    let Some(user) = ready() else { return };
+    let (code, err) = is_cut_off(&user, "INT");
+    assert_eq!(code, 130, "{err}");
+    assert!(err.contains("the next `lamp run` of this name sends what has not arrived of the same folder"), "{err}");
+    // Once more, by who says nothing.
+    is_cut_off(&user, "KILL");
+    let (job, err, sent) = run(&user);
+    assert_eq!(sent, ["3"], "{err}");
+    assert!(err.contains(&format!("the code of {job} was not all sent when its call ended")), "{err}");
+    // What was made is no other's.
+    let (next, err, sent) = run(&user);
+    assert_eq!((next != job, sent.len()), (true, 3), "{err}");
+    assert!(!err.contains("was not all sent"), "{err}");
+}
+
+#[test]
+fn an_id_that_was_taken_all_the_same_and_a_folder_that_has_changed_are_no_hindrance() {
+    let Some(user) = ready() else { return };
+    is_cut_off(&user, "KILL");
+    let left = std::fs::read_dir(user.sandbox.path().join("home/.local/state/lamplighter/unsent")).unwrap().next().unwrap().unwrap().path();
+    let job = std::fs::read_to_string(left.join("big")).unwrap();
+    // Another content: all of it is sent, and what was there of the first is taken back.
+    user.sandbox.write("work/train.sh", "exit 0 # as it is\n");
+    let (second, _, sent) = run(&user);
+    assert_eq!((&second, sent.len()), (&job, 3));
+    let open = user.ec2.s3("GET", &format!("/{}?uploads", user.ec2.name("jobs")), b"");
+    let open = String::from_utf8_lossy(&open.1).into_owned();
+    assert!(open.contains("ListMultipartUploadsResult") && !open.contains("<UploadId>"), "nothing is left behind: {open}");
+    // As after a crash between the making of the job and the word that it is made.
+    std::fs::write(left.join("big"), &job).unwrap();
+    let (third, err, _) = run(&user);
+    assert!(third != job && !err.contains("was not all sent"), "{third}: {err}");
+}
