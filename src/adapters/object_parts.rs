@@ -16,6 +16,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -108,7 +109,8 @@ impl Uploads {
         self.busy.lock().expect("nobody panics while holding it: it is only looked at and changed")
     }
 
-    /// Sends a file of more than one part; `first` was read from it already. Gives its size, and its hash if it was asked for.
+    /// Sends a file of more than one part; `first` was read from it already, and `sent` counts what is there of it. Gives its size, and its
+    /// hash if it was asked for.
     pub async fn send<S: MultipartStore>(
         &self,
         s3: &S,
@@ -116,11 +118,12 @@ impl Uploads {
         path: &Path,
         source: Source,
         first: Bytes,
+        sent: &AtomicU64,
     ) -> Result<(u64, Option<String>), Error> {
         let stamp = stamp(path, source.file()).map_err(generic)?;
         let by_content = self.packed_anew && source.so_far().is_some();
         let mut upload = self.begin(s3, key, stamp, source.part_bytes, by_content).await?;
-        match upload.send_parts(s3, key, source, first).await {
+        match upload.send_parts(s3, key, source, first, sent).await {
             Ok((source, parts)) => match s3.complete_multipart(key, &upload.id, parts).await {
                 Ok(_) => {
                     upload.forget();
@@ -203,20 +206,28 @@ fn is_past(record: &Path, head: &Head, key: &Key) -> bool {
 
 impl Upload<'_> {
     /// Sends what has not arrived yet, in order, as many at once as there is room for. What is hashed is what is sent.
-    async fn send_parts<S: MultipartStore>(&mut self, s3: &S, key: &Key, mut source: Source, first: Bytes) -> Result<(Source, Vec<PartId>), Error> {
+    async fn send_parts<S: MultipartStore>(
+        &mut self,
+        s3: &S,
+        key: &Key,
+        mut source: Source,
+        first: Bytes,
+        there: &AtomicU64,
+    ) -> Result<(Source, Vec<PartId>), Error> {
         let (id, mut part, buffers) = (self.id.clone(), first, &self.uploads.buffers);
         let (mut sending, mut arrived) = (FuturesUnordered::new(), BTreeMap::new());
         while !part.is_empty() {
             let (number, sha256) = (source.number - 1, source.so_far());
             if let Some(known) = self.arrived.get(&number).filter(|known| sha256.is_none() || known.sha256 == sha256) {
                 arrived.insert(number, PartId { content_id: known.tag.clone() });
-                drop(std::mem::take(&mut part));
+                there.fetch_add(std::mem::take(&mut part).len() as u64, Ordering::Relaxed);
             } else {
                 let (body, id) = (std::mem::take(&mut part), &id);
                 sending.push(async move {
                     let (bytes, began) = (body.len(), Instant::now());
                     let tag = s3.put_part(key, id, number, body.into()).await?.content_id;
                     buffers.arrived(bytes, began.elapsed());
+                    there.fetch_add(bytes as u64, Ordering::Relaxed);
                     Ok(Arrived { number, tag, sha256 })
                 });
             }
@@ -224,6 +235,7 @@ impl Upload<'_> {
                 && source.leave_out().map_err(generic)?
             {
                 arrived.insert(known.number, PartId { content_id: known.tag.clone() });
+                there.fetch_add(source.part_bytes, Ordering::Relaxed);
             }
             // It goes on sending while the next part waits for room and is read.
             let mut read = std::pin::pin!(source.next(buffers));

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -95,7 +95,6 @@ impl S3Store {
     }
 
     /// How far large files are is remembered, over the end of this process.
-    #[must_use]
     pub(super) fn remembering(mut self, uploads: Uploads) -> Self {
         self.uploads = uploads;
         self
@@ -130,14 +129,14 @@ impl S3Store {
     }
 
     /// Gives its size, and its hash if that is asked for.
-    async fn upload(&self, key: &str, path: &Path, hashed: bool) -> Result<(u64, Option<String>), Error> {
+    async fn upload(&self, key: &str, path: &Path, hashed: bool, sent: &AtomicU64) -> Result<(u64, Option<String>), Error> {
         let key = self.key(key)?;
         let (source, first) = Source::open(path, hashed).map_err(generic)?.next(&self.uploads.buffers).await?;
         if source.at_end() || (first.len() as u64) < source.part_bytes {
-            self.files.put(&key, first.into()).await?;
+            sent.fetch_add(self.files.put(&key, first.into()).await.map(|_| source.bytes)?, Ordering::Relaxed);
             return Ok((source.bytes, source.so_far()));
         }
-        self.uploads.send(&self.files, &key, path, source, first).await
+        self.uploads.send(&self.files, &key, path, source, first, sent).await
     }
 }
 
@@ -211,12 +210,16 @@ impl Store for S3Store {
     }
 
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
-        let (bytes, sha256) = self.upload(key, path, true).await.map_err(|error| failed("upload", key, error))?;
+        self.put_file_counted(key, path, &Arc::default()).await
+    }
+
+    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arc<AtomicU64>) -> Result<(u64, String), StoreError> {
+        let (bytes, sha256) = self.upload(key, path, true, sent).await.map_err(|error| failed("upload", key, error))?;
         Ok((bytes, sha256.expect("it was asked for")))
     }
 
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
-        self.upload(key, path, false).await.map(|(bytes, _)| bytes).map_err(|error| failed("upload", key, error))
+        self.upload(key, path, false, &AtomicU64::default()).await.map(|(bytes, _)| bytes).map_err(|error| failed("upload", key, error))
     }
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {

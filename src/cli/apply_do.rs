@@ -211,7 +211,7 @@ async fn make_job(
         Err(error) => {
             context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
             let pending = submission::pack(context, &ready.prepared, spec)?;
-            let (made, _) = left.undisturbed(context, controller.submit(&pending.spec, pending.archive())).await;
+            let (made, _) = left.undisturbed(context, pending.shown(context, controller.submit(&pending.spec, pending.archive()))).await;
             match made.ok_or_else(broken_off)? {
                 Ok(dir) => dir,
                 Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
@@ -248,7 +248,7 @@ async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault>
     let Scheduled { dir, new, packed, .. } = scheduled;
     let fault = |error: JobDirError| job_root::record_fault(&error);
     if let Some(code) = &new.code {
-        dir.put_code(&code.sha256, packed.archive()).await.map_err(fault)?;
+        dir.put_code(&code.sha256, &packed.archive().path).await.map_err(fault)?;
     }
     dir.put_record(new, &*context.clock).await.map_err(|error| schedule_fault(&error))?;
     context.printer.note(format!("{}: schedule `{}/{}`", new.applied.file, dir.set(), dir.name()));

@@ -9,6 +9,7 @@
 //! Each file comes whole or not at all, so whoever is interrupted types the same line again. What must never live here: what
 //! is said of it at the end (`outputs`).
 
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -106,10 +107,11 @@ pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder
             output
         }
     });
-    let began = context.clock.mono();
+    let pace = Pace::default();
+    pace.how_far(0, total, context.clock.mono());
     let told = || {
-        let took = context.clock.mono().saturating_sub(began);
-        how_far(done.load(Ordering::Relaxed), all, come.load(Ordering::Relaxed), total, took)
+        let far = pace.how_far(come.load(Ordering::Relaxed), total, context.clock.mono());
+        format!("fetching {} of {}, {far}", done.load(Ordering::Relaxed), counted(all as u64, "file"))
     };
     Ok(with_progress(context, told, brought.buffered(FILES_IN_FLIGHT).collect()).await)
 }
@@ -183,15 +185,33 @@ fn room_for(outputs: &[Output], folder: &Path, force: bool) -> Result<(), Fault>
     }
 }
 
-/// `fetching 3 of 20 files, 1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`
-fn how_far(done: u64, all: usize, come: u64, total: u64, took: Duration) -> String {
-    let a_second = come as f64 / took.as_secs_f64().max(0.001);
-    let mut text = format!("fetching {done} of {}, {} of {}", counted(all as u64, "file"), show_bytes(come), show_bytes(total));
-    if a_second >= 1.0 {
-        let left = total.saturating_sub(come) as f64 / a_second;
-        text.push_str(&format!(", {}/s, {} left", show_bytes(a_second as u64), Span::from_secs(left.ceil() as u64)));
+/// How fast bytes come or go, by what was seen lately: what was there from the beginning is no speed, and a line that was slow need not
+/// be slow.
+#[derive(Default)]
+pub struct Pace {
+    seen: std::cell::RefCell<VecDeque<(Duration, u64)>>,
+}
+
+/// So far back it looks; without a terminal that is three looks.
+const PACE_OF: Duration = Duration::from_secs(20);
+
+impl Pace {
+    /// `1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`. `now`: of a clock that only goes forward.
+    pub fn how_far(&self, come: u64, total: u64, now: Duration) -> String {
+        let mut seen = self.seen.borrow_mut();
+        seen.push_back((now, come));
+        while seen.len() > 2 && now.saturating_sub(seen[1].0) >= PACE_OF {
+            seen.pop_front();
+        }
+        let (since, before) = seen[0];
+        let a_second = come.saturating_sub(before) as f64 / now.saturating_sub(since).as_secs_f64().max(0.001);
+        let mut text = format!("{} of {}", show_bytes(come), show_bytes(total));
+        if a_second >= 1.0 {
+            let left = total.saturating_sub(come) as f64 / a_second;
+            text.push_str(&format!(", {}/s, {} left", show_bytes(a_second as u64), Span::from_secs(left.ceil() as u64)));
+        }
+        text
     }
-    text
 }
 
 /// Does the work; from the first second on, people see how far it is.
@@ -256,9 +276,15 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_how_far_and_how_long() {
-        let gib = 1 << 30;
-        assert_eq!(how_far(3, 20, gib, 11 * gib, Duration::from_secs(16)), "fetching 3 of 20 files, 1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
-        assert_eq!(how_far(0, 1, 0, gib, Duration::from_secs(2)), "fetching 0 of 1 file, 0 B of 1.0 GiB");
+    fn the_line_says_how_far_and_how_long_by_what_came_lately() {
+        let (gib, pace) = (1 << 30, Pace::default());
+        let look = |come: u64, secs: u64| pace.how_far(come, 11 * gib, Duration::from_secs(secs));
+        assert_eq!(look(0, 2), "0 B of 11.0 GiB");
+        assert_eq!(look(gib, 18), "1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
+        // What was fast at first, because it was there already, says nothing of the line.
+        assert_eq!(look(gib, 28), "1.0 GiB of 11.0 GiB, 39.4 MiB/s, 4m 20s left");
+        assert_eq!(look(gib + (10 << 20), 38), "1.0 GiB of 11.0 GiB, 512.0 KiB/s, 5h 41m left");
+        let other = Pace::default();
+        assert_eq!(other.how_far(10 * gib, 11 * gib, Duration::from_secs(1)), "10.0 GiB of 11.0 GiB", "it may have been there");
     }
 }

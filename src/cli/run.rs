@@ -210,7 +210,7 @@ pub async fn launch(
     draft.sends();
     let gone = || if draft.is_gone_on_with() { gone_before().hint(GOES_ON) } else { gone_before() };
     let upload = async { tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan)).0 };
-    left.or_give_up(gone, upload).await?;
+    left.or_give_up(gone, pending.shown(context, upload)).await?;
     draft.sent();
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
     let (begun, has_left) = left.undisturbed(context, controller.begin(&dir, &pending.spec, planned)).await;

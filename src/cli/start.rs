@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::fetch::with_progress;
 use super::signals::{Left, gone_before};
 use super::until::Until;
 use super::{Context, ExitCode, Fault, caps, discarded, job_root, plan, plan_text, proven, ready, run, submission, within};
@@ -111,7 +112,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let scratch = submission::scratch(context, next.job())?;
     let mut left = Left::listen();
     let carried = async { controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
-    left.or_give_up(gone_before, carried).await?;
+    left.or_give_up(gone_before, with_progress(context, || "bringing the code over".to_owned(), carried)).await?;
     // What is discarded from here on, its agent finds gone, and begins nothing.
     discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;

@@ -1,12 +1,14 @@
 //! From a prepared job to a submitted one, and what is said of its plan before.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
+use super::fetch::{Pace, with_progress};
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Loaded, shown};
-use crate::controller::{Controller, SubmitError};
+use crate::controller::{Archive, Controller, SubmitError};
 use crate::job::{CodeArchive, JobId, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::{self, Survey};
@@ -14,13 +16,14 @@ use crate::wire::{self, Survey};
 /// A job that is packed and not made yet.
 pub struct Pending {
     pub spec: ResolvedSpec,
-    archive: Scratch,
+    archive: Archive,
+    _scratch: Scratch,
 }
 
 impl Pending {
     /// The packed workdir, as long as this lives.
-    pub fn archive(&self) -> &Path {
-        &self.archive.0
+    pub fn archive(&self) -> &Archive {
+        &self.archive
     }
 
     /// Uploads the code; the job does not exist yet.
@@ -28,7 +31,18 @@ impl Pending {
     /// # Errors
     /// The job root refuses.
     pub async fn upload(&self, controller: &Controller) -> Result<(), Fault> {
-        controller.upload_code(&self.spec, &self.archive.0).await.map_err(|error| submit_fault(&error))
+        controller.upload_code(&self.spec, &self.archive).await.map_err(|error| submit_fault(&error))
+    }
+
+    /// Does what sends the code; from the first second on, people see how far it is.
+    pub async fn shown<T>(&self, context: &Context, sending: impl Future<Output = T>) -> T {
+        let (pace, total) = (Pace::default(), self.spec.code.as_ref().map_or(0, |code| code.packed_bytes));
+        let told = || match self.archive.sent.load(Ordering::Relaxed) {
+            sent if sent < total => format!("sending the code, {}", pace.how_far(sent, total, context.clock.mono())),
+            // The agent may be under way still, or the job itself.
+            _ => "the code is sent; a moment".to_owned(),
+        };
+        with_progress(context, told, sending).await
     }
 }
 
@@ -38,7 +52,7 @@ impl Pending {
 /// The workdir cannot be packed, or the job root refuses.
 pub async fn make(context: &Context, controller: &Controller, prepared: &Prepared) -> Result<JobDir, Fault> {
     let pending = pack(context, prepared, spec(context, &prepared.loaded))?;
-    controller.submit(&pending.spec, &pending.archive.0).await.map_err(|error| submit_fault(&error))
+    pending.shown(context, controller.submit(&pending.spec, &pending.archive)).await.map_err(|error| submit_fault(&error))
 }
 
 /// The spec of a new job, whose code is not packed yet.
@@ -68,7 +82,7 @@ pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Resul
     let scratch = scratch(context, job)?;
     let code = wire::pack_workdir(survey, &scratch.0)?;
     context.printer.note(shipped_text(survey, &code, &shown(&loaded.workdir, &context.current_dir)));
-    Ok(Pending { spec: ResolvedSpec { code: Some(code), ..spec }, archive: scratch })
+    Ok(Pending { spec: ResolvedSpec { code: Some(code), ..spec }, archive: scratch.0.as_path().into(), _scratch: scratch })
 }
 
 fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {

@@ -126,7 +126,7 @@ impl Controller {
         if store.get_file(&layout::code(from.job(), &code.sha256), scratch).await?.is_none() {
             return Err(SubmitError::NoCode(from.job().clone()));
         }
-        super::upload_code(store, &*self.clock, next, scratch).await
+        super::upload_code(store, &*self.clock, next, &scratch.into()).await
     }
 }
 

@@ -66,5 +66,5 @@ pub use planning::Planned;
 pub use ready::Unready;
 pub use schedule::ScheduleMemory;
 pub use ship::{SYSTEMD_MIN, ShipError, Shipper};
-pub use submit::{SubmitError, WORTH_WAITING, applied_id, submit, upload_code};
+pub use submit::{Archive, SubmitError, WORTH_WAITING, applied_id, submit, upload_code};
 pub use sweep::{Everywhere, Found, Judged, SECOND_LOOK};

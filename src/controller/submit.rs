@@ -1,7 +1,8 @@
 //! Makes a job: the code first, the spec last. A job exists when its spec does, and then it is complete.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -58,6 +59,20 @@ impl SubmitError {
     }
 }
 
+/// A packed workdir on its way to the job root.
+#[derive(Debug)]
+pub struct Archive {
+    pub path: PathBuf,
+    /// Bytes of it that have arrived, for whoever waits and wants to see them.
+    pub sent: Arc<AtomicU64>,
+}
+
+impl From<&Path> for Archive {
+    fn from(path: &Path) -> Self {
+        Archive { path: path.to_owned(), sent: Arc::default() }
+    }
+}
+
 /// Writes a job; `archive` is the packed workdir that `spec.code` describes.
 ///
 /// # Errors
@@ -66,15 +81,17 @@ impl SubmitError {
 pub async fn submit(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: Option<&Path>) -> Result<JobDir, SubmitError> {
     let dir = JobDir::new(Arc::clone(store), spec.job.clone());
     if let Some(path) = archive {
-        upload_once(store, spec, path).await?;
+        upload_once(store, spec, &path.into()).await?;
     }
     made(spec, dir.create_spec(spec).await)?;
     Ok(dir)
 }
 
-async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
+async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Archive) -> Result<(), SubmitError> {
     let Some(code) = &spec.code else { return Ok(()) };
-    let (_, sha256) = store.put_file(&layout::code(&spec.job, &code.sha256), archive).await?;
+    // Of what is tried again, what has arrived counts again.
+    archive.sent.store(0, Ordering::Relaxed);
+    let (_, sha256) = store.put_file_counted(&layout::code(&spec.job, &code.sha256), &archive.path, &archive.sent).await?;
     if sha256 == code.sha256 { Ok(()) } else { Err(SubmitError::Changed) }
 }
 
@@ -83,7 +100,7 @@ async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Path
 ///
 /// # Errors
 /// When the store refuses, or answers nobody for too long, or the archive is not the one that the spec describes.
-pub async fn upload_code(store: &Arc<dyn Store>, clock: &dyn Clock, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
+pub async fn upload_code(store: &Arc<dyn Store>, clock: &dyn Clock, spec: &ResolvedSpec, archive: &Archive) -> Result<(), SubmitError> {
     let bytes = spec.code.as_ref().map_or(0, |code| code.packed_bytes);
     let is_worth_it = !store.is_folder() && bytes >= WORTH_WAITING;
     let (mut broken_since, mut breaks) = (None, 0);
@@ -111,7 +128,7 @@ impl Controller {
     ///
     /// # Errors
     /// [`SubmitError::Unsure`] when the job may have been made all the same; with any other it was not, by this.
-    pub async fn submit(&self, spec: &ResolvedSpec, archive: &Path) -> Result<JobDir, SubmitError> {
+    pub async fn submit(&self, spec: &ResolvedSpec, archive: &Archive) -> Result<JobDir, SubmitError> {
         self.upload_code(spec, archive).await?;
         let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
         self.make(&dir, spec).await?;
@@ -122,7 +139,7 @@ impl Controller {
     ///
     /// # Errors
     /// As there.
-    pub async fn upload_code(&self, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
+    pub async fn upload_code(&self, spec: &ResolvedSpec, archive: &Archive) -> Result<(), SubmitError> {
         upload_code(&self.store, &*self.clock, spec, archive).await
     }
 

@@ -133,6 +133,14 @@ pub trait Store: Send + Sync {
     /// Uploads a file in bounded memory; gives its size and the SHA-256 of exactly the bytes that were sent.
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError>;
 
+    /// As [`Store::put_file`], and counts the bytes as they arrive, for whoever waits and wants to see them; what had arrived of the
+    /// file before counts too.
+    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arc<AtomicU64>) -> Result<(u64, String), StoreError> {
+        let told = self.put_file(key, path).await?;
+        sent.fetch_add(told.0, Ordering::Relaxed);
+        Ok(told)
+    }
+
     /// As [`Store::put_file`], for whoever does not keep the hash: half of what an upload computes, where the store can do
     /// without.
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {

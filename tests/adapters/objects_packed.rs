@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use lamplighter::adapters::objects::{self, S3Access};
@@ -46,7 +47,10 @@ impl Packing {
     async fn is_cut_off(&self, key: &str, name: &str, byte: u8) {
         self.server.bucket.lock().unwrap().broken_from = Some(3);
         let packed = self.pack(name, byte);
-        self.store().put_file(key, &packed).await.unwrap_err();
+        // They go at once: what is refused may be heard of before what has arrived.
+        while self.remembered().iter().map(|record| std::fs::read_to_string(record).unwrap().lines().count()).max() < Some(3) {
+            self.store().put_file(key, &packed).await.unwrap_err();
+        }
         std::fs::remove_file(packed).unwrap();
         let mut bucket = self.server.bucket.lock().unwrap();
         bucket.broken_from = None;
@@ -58,7 +62,7 @@ impl Packing {
     }
 
     fn remembered(&self) -> Vec<PathBuf> {
-        std::fs::read_dir(self.folder.path().join("uploads")).unwrap().map(|entry| entry.unwrap().path()).collect()
+        std::fs::read_dir(self.folder.path().join("uploads")).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
     }
 }
 
@@ -105,4 +109,18 @@ async fn what_nobody_came_back_to_for_a_week_is_taken_back() {
         this.sends("jobs/b-222222/code/two", "1-b", 8).await;
         assert_eq!((this.server.bucket.lock().unwrap().open.len(), this.remembered().len()), (left, left), "{age:?}");
     }
+}
+
+/// Whoever waits sees what is there, not what this process has sent.
+#[tokio::test]
+async fn what_had_arrived_counts_as_sent() {
+    let this = Packing::new();
+    this.is_cut_off("jobs/a-222222/code/one", "1-a", 7).await;
+    this.server.bucket.lock().unwrap().broken_from = Some(3);
+    let (packed, sent) = (this.pack("2-a", 7), Arc::default());
+    this.store().put_file_counted("jobs/a-222222/code/one", &packed, &sent).await.unwrap_err();
+    assert_eq!(sent.swap(0, Ordering::Relaxed), PART as u64 * 2);
+    this.server.bucket.lock().unwrap().broken_from = None;
+    this.store().put_file_counted("jobs/a-222222/code/one", &packed, &sent).await.unwrap();
+    assert_eq!(sent.load(Ordering::Relaxed), PART as u64 * 2 + 5);
 }

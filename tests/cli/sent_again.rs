@@ -1,5 +1,6 @@
 //! A large workdir on its way up, whose `lamp run` ends in the middle: what the next one sends.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -39,7 +40,9 @@ fn parts(user: &User) -> Vec<String> {
 fn is_cut_off(user: &User, by: &str) -> (i32, String) {
     user.ec2.fault(Fault::slow("PUT /*/code/*", Duration::from_secs(3600)).when("partNumber", "3").always());
     let mut command = user.sandbox.command(&RUN);
-    let run = command.envs(user.ec2.env()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
+    let mut run = command.envs(user.ec2.env()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
+    let mut words = BufReader::new(run.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    assert!(words.any(|line| line.starts_with("sending the code, ") && line.contains(" of 20.0 MiB")), "whoever waits sees how far it is");
     let folder = user.sandbox.path().join("home/.local/state/lamplighter/uploads");
     let arrived = || {
         let folders = std::fs::read_dir(&folder).into_iter().flatten().flatten();
@@ -48,10 +51,10 @@ fn is_cut_off(user: &User, by: &str) -> (i32, String) {
     };
     wait_until("two parts have arrived", || (arrived() >= 2).then_some(()));
     signal(run.id(), by);
-    let (code, _, err) = end(run);
+    let err = words.collect::<Vec<String>>().join("\n");
     user.ec2.mend();
     parts(user);
-    (code, err)
+    (end(run).0, err)
 }
 
 /// Its job, what was said, and the parts that were sent.

@@ -46,9 +46,9 @@ fn a_job_that_is_only_submitted_is_made_once_too() {
     simulate(async |clock| {
         let world = World::unmade(clock, &[ENDS]).await;
         world.store.fault("spec.json", Fault::LostReply, 2);
-        world.controller().submit(&world.spec, Path::new("it has no code")).await.unwrap();
+        world.controller().submit(&world.spec, &Path::new("it has no code").into()).await.unwrap();
         assert_eq!(world.dir.spec().await.unwrap(), Some(world.spec.clone()));
-        let again = world.controller().submit(&world.spec, Path::new("it has no code")).await;
+        let again = world.controller().submit(&world.spec, &Path::new("it has no code").into()).await;
         assert!(again.is_ok(), "the same words are the same job");
     });
 }
@@ -92,7 +92,7 @@ fn a_store_that_refuses_has_made_no_job_and_is_asked_once() {
         let world = World::unmade(clock, &[ENDS]).await;
         world.store.fault("spec.json", Fault::LostReply, 1);
         world.store.fault("spec.json", Fault::Denied, None);
-        let unsure = world.controller().submit(&world.spec, Path::new("it has no code")).await.err().expect("it is refused");
+        let unsure = world.controller().submit(&world.spec, &Path::new("it has no code").into()).await.err().expect("it is refused");
         assert!(matches!(unsure, SubmitError::Unsure { cause: StoreError::Denied { .. }, .. }), "{unsure}");
     });
 }

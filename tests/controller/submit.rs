@@ -1,9 +1,10 @@
 //! Jobs that are submitted: by one, and by two at once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lamplighter::controller::{SubmitError, applied_id, submit, upload_code};
+use lamplighter::controller::{Archive, SubmitError, applied_id, submit, upload_code};
 use lamplighter::job::{Applied, CodeArchive, ResolvedSpec};
 use lamplighter::jobdir::{JobDir, layout};
 use lamplighter::ports::{Clock, Store};
@@ -47,7 +48,7 @@ fn an_archive_that_is_not_the_one_that_was_packed_makes_no_job() {
         let (packed, archive) = with_code(&place, &clock, "packed");
         std::fs::write(&archive, "changed meanwhile").unwrap();
         let store: Arc<dyn Store> = FaultyStore::new(clock.clone());
-        assert!(matches!(upload_code(&store, &*clock, &packed, &archive).await, Err(SubmitError::Changed)));
+        assert!(matches!(upload_code(&store, &*clock, &packed, &archive.as_path().into()).await, Err(SubmitError::Changed)));
         assert!(matches!(submit(&store, &packed, Some(&archive)).await, Err(SubmitError::Changed)));
         assert!(JobDir::new(store, packed.job.clone()).spec().await.unwrap().is_none());
     });
@@ -74,7 +75,9 @@ fn a_large_archive_waits_for_a_line_that_broke_and_not_for_ever() {
             let (packed, faulty) = (ResolvedSpec { code: Some(code), ..packed }, FaultyStore::new(clock.clone()));
             faulty.fault("code", fault, times);
             let (store, began): (Arc<dyn Store>, _) = (faulty, clock.mono());
+            let archive = Archive::from(archive.as_path());
             let came = upload_code(&store, &*clock, &packed, &archive).await;
+            assert_eq!(archive.sent.load(Ordering::Relaxed), if arrives { bytes as u64 } else { 0 }, "each byte is counted once, whatever was tried");
             let took = clock.mono() - began;
             assert_eq!(came.is_ok(), arrives, "{bytes} bytes, {times} times {fault:?}: {came:?}");
             assert!(took <= Duration::from_secs(most), "{took:?} of {most} s");
