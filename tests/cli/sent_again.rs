@@ -17,7 +17,9 @@ fn ready() -> Option<User> {
     user.sandbox.write(CONFIG, format!("job_root = 's3://{}/root'\n", user.ec2.name("jobs")));
     let (mut data, mut x) = (Vec::with_capacity(20 << 20), 0x9e37_79b9_7f4a_7c15_u64);
     while data.len() < 20 << 20 {
-        (x ^= x << 13, x ^= x >> 7, x ^= x << 17);
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
         data.extend_from_slice(&x.to_le_bytes());
     }
     user.sandbox.write("work/data.bin", data);
