@@ -53,6 +53,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.until_done {
         desks.iter_mut().for_each(|desk| desk.take_over(&here.owner));
     }
+    // Before the word that it drives: whoever reads that may end it at once.
+    let mut left = signals::Left::listen();
     service.ready();
     let roots: Vec<&str> = std::iter::once(&context.job_root).chain(&context.more_job_roots).map(String::as_str).collect();
     context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", roots.join(", ")));
@@ -69,7 +71,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     tokio::select! {
         _ = driven => {}
         // Nothing needs saving: what matters is in the job root.
-        () = signals::left() => has_left = true,
+        () = left.heard() => has_left = true,
         () = taken_over(context, &desks) => context.printer.note("nobody answers here, and a newer process drives this too"),
     }
     service.stopping();
