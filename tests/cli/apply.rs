@@ -1,9 +1,5 @@
 //! Directories of job files, schedules and caps, through the real binary.
 
-#![expect(clippy::disallowed_methods, reason = "a test waits for conditions")]
-
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
 use super::plan_aws::{market, root};
@@ -265,11 +261,7 @@ fn a_cap_over_all_jobs_holds_a_launch_back_and_everybody_can_see_why() {
     let second = place.0.lamp(&words);
     assert!(second.err.contains(&format!("it waits for {why}")), "{second:?}");
     let second = second.out.trim();
-    let end = Instant::now() + Duration::from_secs(30);
-    while place.status(second)["waiting"] != why {
-        assert!(Instant::now() < end, "{}", place.status(second));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("it says why it waits", || (place.status(second)["waiting"] == why).then_some(()));
     assert_eq!(place.status(second)["state"], "submitted");
     let (_, listing) = place.0.json(&["status", "-o", "json"]);
     assert_eq!((listing["caps"]["machines"].as_u64(), listing["caps"]["usd_per_hour_now"].as_f64()), (Some(1), Some(0.8)));
@@ -283,7 +275,7 @@ fn a_cap_over_all_jobs_holds_a_launch_back_and_everybody_can_see_why() {
 
 #[test]
 fn a_slip_in_the_configuration_does_not_stand_between_somebody_and_the_end_of_a_job() {
-    let place = Place::new("sleep 60");
+    let place = Place::new("sleep 1000");
     let job = place.0.lamp(&["run", "--detach", "--idle", "off", "--", "sh", "job.sh"]).out.trim().to_owned();
     place.until(&job, "running");
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nper_day = 20\n");
@@ -336,17 +328,12 @@ fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
     place.0.write("jobs/minutely.toml", file("cron = '* * * * *'"));
     let applied = place.apply(&[]);
     assert_eq!(says(&applied), ["minutely.toml create", "once.toml create"]);
-    let latest = Instant::now() + Duration::from_secs(120);
-    let last = loop {
+    let last = wait_until("both have run", || {
         let shown = place.schedules();
         let last = |name: &str| shown.iter().find(|schedule| schedule["name"] == name).unwrap()["last"].clone();
         let (once, minutely) = (last("once"), last("minutely"));
-        if once["state"] == "succeeded" && minutely["state"] == "succeeded" {
-            break (once, minutely);
-        }
-        assert!(Instant::now() < latest, "{shown:?}");
-        std::thread::sleep(Duration::from_millis(100));
-    };
+        (once["state"] == "succeeded" && minutely["state"] == "succeeded").then_some((once, minutely))
+    });
     let due = last.1["due"].as_str().unwrap();
     assert!(due.ends_with(":00Z"), "on the minute: {due}");
     assert_eq!((&last.0["reason"], &last.0["exit_code"]), (&"it was applied".into(), &0.into()));

@@ -1,9 +1,6 @@
 //! What a daemon that stays in a terminal holds and says.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Child;
-
-use super::place::{Place, end, signal};
+use super::place::{Place, end, signal, wait_until};
 
 /// Waits for a file.
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
@@ -15,14 +12,14 @@ const PAID: &str = "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off
 fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
     let place = Place::new(WAITS);
     place.0.write("paid.toml", PAID);
-    let (daemon, mut words) = driving(&place, &["-v", "daemon"]);
+    let (daemon, words) = place.driving(&["-v", "daemon"]);
     let run = |name: &str| place.0.lamp(&["run", "-d", "--name", name, "paid.toml"]);
     assert_eq!(run("first").code, 0);
     place.until("first", "running");
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1.5\n");
     let held = run("second");
     assert!(held.code == 0 && held.err.contains("it waits for the cap of $1.50 an hour"), "{held:?}");
-    assert!(words.any(|line| line.contains("not launched: the cap of $1.50 an hour")), "the daemon launches it all the same");
+    words.until("not launched: the cap of $1.50 an hour");
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 5\n");
     place.until("second", "running");
     for name in ["first", "second"] {
@@ -39,12 +36,12 @@ fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
 #[test]
 fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
     let place = Place::new(WAITS);
-    let (mut idle, words) = driving(&place, &["daemon"]);
+    let (mut idle, words) = place.driving(&["daemon"]);
     signal(idle.id(), "TERM");
-    let rest: Vec<String> = words.collect();
-    assert!(idle.wait().expect("it was started here").success());
+    let rest = words.rest();
+    assert!(wait_until("it ends", || idle.try_wait().expect("it was started here")).success());
     assert!(!rest.iter().any(|line| line.contains("nobody on this workstation")), "there is no job: {rest:?}");
-    let (mut daemon, words) = driving(&place, &["daemon"]);
+    let (mut daemon, words) = place.driving(&["daemon"]);
     let run = place.0.lamp(&["run", "-d", "-q", "--name", "left", "--idle", "off", "--", "sh", "job.sh"]);
     assert_eq!(run.code, 0, "{run:?}");
     let job = run.out.trim().to_owned();
@@ -52,23 +49,14 @@ fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
     signal(daemon.id(), "INT");
     let said =
         format!("1 job is under way that nobody on this workstation drives now: {job}; `lamp daemon --job {job} --until-done` drives that one");
-    assert!(daemon.wait().expect("it was started here").success());
+    assert!(wait_until("it ends", || daemon.try_wait().expect("it was started here")).success());
     // Its machine has inherited where the daemon speaks to: that is heard to its end once the machine is gone.
     place.0.write("go", "");
-    let rest: Vec<String> = words.collect();
+    let rest = words.rest();
     assert!(rest.iter().any(|line| line.starts_with(&said)), "{rest:?}");
     let (code, _, err) = end(place.start(&["daemon", "--job", &job, "--until-done"]));
     assert!(code == 0 && !err.contains("nobody on this workstation"), "{err}");
     place.nothing_is_left();
-}
-
-/// A daemon that has said that it drives, and what it says from then on. A second daemon would not do to ask whether it does: the first of
-/// them to take the lock drives, and nothing ends it.
-fn driving(place: &Place, args: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
-    let mut daemon = place.start(args);
-    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-    assert!(words.any(|line| line.contains("driving the jobs of")), "it ended without that word");
-    (daemon, words)
 }
 
 /// Of one job root it is plain which is meant.
@@ -76,10 +64,10 @@ fn driving(place: &Place, args: &[&str]) -> (Child, impl Iterator<Item = String>
 fn a_daemon_of_several_job_roots_says_which_one_a_warning_is_of() {
     let place = Place::new("true");
     let roots = ["one", "other"].map(|name| place.0.path().join(name).display().to_string());
-    let (daemon, mut words) = driving(&place, &["--job-root", &roots[0], "--job-root", &roots[1], "daemon"]);
+    let (daemon, words) = place.driving(&["--job-root", &roots[0], "--job-root", &roots[1], "daemon"]);
     // A job that no version of this program has written.
     place.0.write("other/jobs/odd-222222/spec.json", "{ \"format\": 99 }");
-    let warned = words.find(|line| line.contains("WARN")).expect("it says so");
+    let warned = words.until("WARN");
     assert!(warned.contains("odd-222222") && warned.contains(&format!("job_root=file://{}", roots[1])), "{warned}");
     signal(daemon.id(), "TERM");
     drop(words);

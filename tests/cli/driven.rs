@@ -1,9 +1,8 @@
 //! Whether anybody here drives a job: it is seen, and it ends with the process, however that ends.
 
-use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use super::place::{Place, end, signal, wait_until};
+use super::place::{Place, Words, end, signal, wait_until};
 
 /// Waits for a file.
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
@@ -161,7 +160,7 @@ fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     run.kill().unwrap();
     run.wait().unwrap();
     let mut other = place.0.command(&["daemon", "--job", &job, "--until-done"]);
-    let mut other = other.env("LAMP_OWNER", "other").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let other = other.env("LAMP_OWNER", "other").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let seen = place.0.end(place.0.command(&["status", &job]).env("LAMP_OWNER", "other"));
     assert!(seen.out.contains("its machine is of the owner `alice`, and this is `other`"), "{seen:?}");
     assert!(!place.0.lamp(&["status", &job]).out.contains("of the owner"));
@@ -173,7 +172,7 @@ fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     place.0.write("go", "");
     let (code, _, err) = end(place.start(&["daemon", "--job", &job, "--until-done"]));
     assert_eq!(code, 0, "{err}");
-    assert_eq!(other.wait().unwrap().code(), Some(0), "what its owner has settled ends it for everybody");
+    assert_eq!(end(other).0, 0, "what its owner has settled ends it for everybody");
     let receipt = place.receipt(&job);
     assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
     place.nothing_is_left();
@@ -218,8 +217,8 @@ fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
     let free = place.0.lamp(&["run", "-q", "--name", "free", "--", "sh", "job.sh"]);
     assert_eq!(free.code, 0, "this workstation costs nothing: {free:?}");
     let mut daemon = place.start(&["daemon"]);
-    let mut words = BufReader::new(daemon.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-    assert!(words.any(|line| line.contains("a cap in [caps] is 0: nothing is launched that costs anything")), "it ended without that word");
+    let words = Words::of(daemon.stderr.take());
+    words.until("a cap in [caps] is 0: nothing is launched that costs anything");
     signal(daemon.id(), "TERM");
     drop(words);
     assert_eq!(end(daemon).0, 0, "a daemon that is ended ends well");

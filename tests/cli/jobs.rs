@@ -2,12 +2,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test waits for conditions and looks for processes")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::{Place, end, signal, wait_until};
+use crate::place::{Place, Words, end, signal, wait_until};
 
 #[test]
 fn a_job_runs_to_its_end_and_says_what_it_was() {
@@ -90,8 +90,8 @@ fn a_killed_controller_is_replaced_by_any_other() {
     let begun = Instant::now();
     let (one, other) = (place.start(&["daemon", "--job", &job, "--until-done"]), place.start(&["daemon", "--job", &job, "--until-done"]));
     assert_eq!((end(one).0, end(other).0), (0, 0));
-    // The first look, a tick at the latest, and as much for a busy machine.
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    // The first look, a tick at the latest, and three times as much for a busy machine.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     let receipt = place.receipt(&job);
     assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
     place.nothing_is_left();
@@ -100,11 +100,7 @@ fn a_killed_controller_is_replaced_by_any_other() {
 #[test]
 fn a_daemon_drives_what_is_left_to_it() {
     let place = Place::new("if [ $LAMP_ATTEMPT = 1 ]; then sleep 1000; fi; exit 0");
-    let mut daemon = place.start(&["daemon"]);
-    let mut first_line = String::new();
-    let mut words = BufReader::new(daemon.stderr.take().unwrap());
-    words.read_line(&mut first_line).unwrap();
-    assert!(first_line.contains("driving the jobs"), "{first_line}");
+    let (daemon, _words) = place.driving(&["daemon"]);
     assert_eq!(place.0.lamp(&["daemon"]).code, 102, "a second daemon is refused");
     let detached = place.0.lamp(&["run", "--detach", "--idle", "off", "--name", "d", "--", "sh", "job.sh"]);
     assert_eq!((detached.code, detached.err.contains("`lamp daemon` drives it")), (0, true), "{}", detached.err);
@@ -131,9 +127,9 @@ fn one_daemon_drives_several_job_roots() {
     let of_one = place.0.lamp(&[&both[..], &["daemon", "--job", "x-222222"]].concat());
     assert!(of_one.code == 2 && of_one.err.contains("--job names a job of one job root"), "{of_one:?}");
     let mut daemon = place.start(&[&both[..], &["daemon"]].concat());
-    let mut first_line = String::new();
-    BufReader::new(daemon.stderr.take().unwrap()).read_line(&mut first_line).unwrap();
-    assert!(roots.iter().all(|root| first_line.contains(root)), "{first_line}");
+    let words = Words::of(daemon.stderr.take());
+    let said = words.until("driving the jobs of");
+    assert!(roots.iter().all(|root| said.contains(root)), "{said}");
     for root in &roots {
         assert_eq!(place.0.lamp(&["--job-root", root, "daemon"]).code, 102, "{root}: a second daemon is refused");
         let run = place.0.lamp(&["--job-root", root, "run", "--detach", "--idle", "off", "--name", "d", "--", "sh", "job.sh"]);
@@ -254,21 +250,21 @@ fn a_dry_run_starts_nothing() {
 
 #[test]
 fn a_limit_ends_a_job_unless_it_is_extended() {
-    let place = Place::new("sleep 25");
+    let place = Place::new("sleep 40");
     let (code, _, err) = end(place.start(&["run", "-q", "--name", "cut", "--idle", "off", "--max-runtime", "4s", "--", "sh", "job.sh"]));
     assert_eq!(code, 124, "{err}");
     assert_eq!(place.receipt("cut")["attempts"][0]["ended_because"], "max_runtime");
 
-    let run = place.start(&["run", "-q", "--name", "more", "--idle", "off", "--max-runtime", "20s", "--", "sh", "job.sh"]);
+    let run = place.start(&["run", "-q", "--name", "more", "--idle", "off", "--max-runtime", "35s", "--", "sh", "job.sh"]);
     place.until("more", "running");
     assert_eq!(place.0.lamp(&["extend", "more"]).code, 2, "by what?");
     let extended = place.0.lamp(&["extend", "more", "1h"]);
     assert_eq!((extended.code, extended.err.contains("1h more")), (0, true), "{}", extended.err);
-    assert!(extended.err.contains("its run time is 1h instead of 20s; it costs at most $0.00 now"), "{}", extended.err);
+    assert!(extended.err.contains("its run time is 1h instead of 35s; it costs at most $0.00 now"), "{}", extended.err);
     let (code, _, err) = end(run);
     assert_eq!(code, 0, "{err}");
     let receipt = place.receipt("more");
-    assert!(receipt["attempts"][0]["billed_seconds"].as_f64().unwrap() > 20.0, "{receipt}");
+    assert!(receipt["attempts"][0]["billed_seconds"].as_f64().unwrap() > 35.0, "{receipt}");
 }
 
 #[test]
@@ -306,10 +302,10 @@ folder = pathlib.Path(os.environ["LAMP_CHECKPOINT_DIR"])
 folder.mkdir(parents=True, exist_ok=True)
 state = folder / "state.json"
 step = json.loads(state.read_text())["step"] if state.exists() and RESUMES else 0
-while step < 400:
+while step < 4000:
     step += 1
     with open(os.environ["LAMP_PROGRESS"], "a") as progress:
-        progress.write(json.dumps({"step": step, "total": 400}) + "\n")
+        progress.write(json.dumps({"step": step, "total": 4000}) + "\n")
     time.sleep(0.05)
     if want:
         want.clear()
@@ -382,6 +378,6 @@ fn a_reader_that_goes_away_ends_the_printing() {
     let mut logs = place.start(&["logs", "job"]);
     let mut some = [0; 10];
     logs.stdout.take().unwrap().read_exact(&mut some).unwrap();
-    let status = logs.wait().unwrap();
-    assert!(status.success(), "{status}");
+    let (code, _, err) = end(logs);
+    assert_eq!(code, 0, "{err}");
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use super::sandbox::{Ended, Sandbox};
+use super::sandbox::{Ended, Sandbox, soon};
 
 const FOUND_NONE: &str = "no AWS credentials were found";
 
@@ -133,10 +133,10 @@ fn what_is_asked_of_aws_goes_through_the_proxy_that_the_environment_names() {
         let mut command = sandbox.command(&["sweep", "--dry-run"]);
         command.env("AWS_REGION", "eu-west-1").env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x").env(name, format!("http://{address}"));
         let mut lamp = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("lamp was built for this test");
-        let mut line = String::new();
-        let read = BufReader::new(proxy.accept().expect("it asks").0).read_line(&mut line);
+        let asked = soon(move || BufReader::new(proxy.accept()?.0).lines().next().transpose());
         lamp.kill().and_then(|()| lamp.wait()).expect("it is ours");
-        assert!(read.is_ok() && line.starts_with("CONNECT ") && line.contains(".amazonaws.com:443"), "{name}: {line}");
+        let line = asked.expect("it asks").expect("a connection").unwrap_or_default();
+        assert!(line.starts_with("CONNECT ") && line.contains(".amazonaws.com:443"), "{name}: {line}");
     }
 }
 

@@ -1,11 +1,13 @@
 //! A sandbox in which jobs run, and what a test asks of them.
 
+use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::sandbox::{Sandbox, heard};
+use crate::sandbox::{PATIENCE, Sandbox, heard};
 
 /// A sandbox in which jobs run; at its end nothing of them is left.
 pub(super) struct Place(pub(super) Sandbox);
@@ -23,6 +25,15 @@ impl Place {
         self.0.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
+    /// A daemon that has said that it drives, and what it says from then on. A second daemon would not do to ask whether it does: the first
+    /// of them to take the lock drives, and nothing ends it.
+    pub(super) fn driving(&self, args: &[&str]) -> (Child, Words) {
+        let mut daemon = self.start(args);
+        let words = Words::of(daemon.stderr.take());
+        words.until("driving the jobs of");
+        (daemon, words)
+    }
+
     pub(super) fn status(&self, job: &str) -> Value {
         let (code, value) = self.0.json(&["status", job, "-o", "json"]);
         assert_eq!(code, 0);
@@ -31,7 +42,7 @@ impl Place {
 
     /// Waits until the job is in this state.
     pub(super) fn until(&self, job: &str, state: &str) -> Value {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + PATIENCE;
         loop {
             // A job that is not there yet is waited for as well.
             if self.0.lamp(&["status", job, "-o", "json"]).code == 0 {
@@ -65,11 +76,40 @@ impl Place {
     }
 
     pub(super) fn nothing_is_left(&self) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + PATIENCE;
         while !self.processes().is_empty() {
             assert!(Instant::now() < end, "left running: {:?}", self.processes());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// The lines that a program says while it runs. They are taken as they come, so that it waits for nobody.
+pub(super) struct Words(Receiver<String>);
+
+impl Words {
+    pub(super) fn of(pipe: Option<impl Read + Send + 'static>) -> Words {
+        let (tell, told) = channel();
+        let lines = BufReader::new(pipe.expect("it is piped")).lines().map_while(Result::ok);
+        std::thread::spawn(move || lines.map_while(|line| tell.send(line).ok()).for_each(drop));
+        Words(told)
+    }
+
+    /// The next line with this in it.
+    pub(super) fn until(&self, word: &str) -> String {
+        let (end, mut before) = (Instant::now() + PATIENCE, Vec::new());
+        loop {
+            match self.0.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(word) => return line,
+                Ok(line) => before.push(line),
+                Err(why) => panic!("`{word}` is not said ({why}), only {before:#?}"),
+            }
+        }
+    }
+
+    /// All that it says from now on, until nobody can say anything there any more.
+    pub(super) fn rest(self) -> Vec<String> {
+        crate::sandbox::soon(move || self.0.into_iter().collect()).expect("somebody holds on to its pipe")
     }
 }
 
@@ -103,7 +143,7 @@ pub(super) fn end(child: Child) -> (i32, Vec<u8>, String) {
 }
 
 pub(super) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
             return found;

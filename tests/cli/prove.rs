@@ -185,7 +185,8 @@ fn a_machine_that_does_not_end_is_ended_by_us_and_the_proof_has_failed() {
 #[test]
 fn who_is_killed_in_the_middle_leaves_what_a_sweep_ends() {
     let Some(account) = Account::new() else { return };
-    let mut proving = account.prove("1s", "2s");
+    // Time to see its machine and to kill it, before it ends the machine itself; after that the machine is an orphan.
+    let mut proving = account.prove("1s", "20s");
     let machine = account.machines(1).remove(0);
     signal(proving.id(), "KILL");
     let _killed = proving.wait();

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, heard};
 
 const FIRST: &str = r#"{"run":"","tick":0,"elapsed":0,"tick_seconds":600,"has_spot":true,"progress":0,"remaining":7200,"job":7200,"deadline":28800,"overhead":720,"overhead_left":0,"current":"none","previous":"none","price_spot":0.9731,"price_on_demand":3.06}"#;
 
@@ -13,7 +13,7 @@ fn answers(options: &[&str], questions: &str) -> (i32, String, String) {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // One that ended at a broken line does not read the rest.
     let _ = child.stdin.take().unwrap().write_all(questions.as_bytes());
-    let ended = child.wait_with_output().unwrap();
+    let ended = heard(child);
     (ended.status.code().unwrap(), String::from_utf8(ended.stdout).unwrap(), String::from_utf8(ended.stderr).unwrap())
 }
 

@@ -5,8 +5,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longer than any command of a test takes; what takes longer never ends, and would hold up all that runs these tests.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Longer than anything that a test waits for takes on a machine with ten compilers on it; what takes longer never comes, and would hold up
+/// all that runs these tests.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct Sandbox {
     folder: tempfile::TempDir,
@@ -71,18 +72,22 @@ impl Sandbox {
     }
 }
 
-/// All that a command says until it ends: a test whose command never ends fails by its exit code.
+/// All that a command says until it ends: one that never ends, or whose pipes are held by what it has left running, fails its test.
 pub fn heard(child: Child) -> Output {
-    let (ended, end) = mpsc::channel::<()>();
     let pid = child.id();
-    std::thread::spawn(move || {
-        if end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
-        }
-    });
-    let output = child.wait_with_output().expect("it was started here");
-    drop(ended);
-    output
+    let Some(output) = soon(move || child.wait_with_output()) else {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        panic!("within {PATIENCE:?} nobody has heard the end of: {}", String::from_utf8_lossy(&words).replace('\0', " "));
+    };
+    output.expect("it was started here")
+}
+
+/// What this gives, which waits for somebody; `None`: it is not given in time.
+pub fn soon<T: Send + 'static>(waits: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(waits()));
+    told.recv_timeout(PATIENCE).ok()
 }
 
 /// The repository, for documents that a test compares or rewrites.

@@ -1,9 +1,8 @@
 //! The shell around the verbs: usage errors, formats, colour, readers that go away, exit codes.
 
-use std::io::Read;
 use std::process::Stdio;
 
-use super::sandbox::Sandbox;
+use super::sandbox::{Sandbox, heard};
 
 #[test]
 fn a_mistake_on_the_command_line_is_exit_code_2_and_says_the_same_as_the_file() {
@@ -44,10 +43,8 @@ fn a_reader_that_goes_away_is_no_error() {
     let sandbox = Sandbox::new();
     let mut child = sandbox.command(&["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lamp runs");
     drop(child.stdout.take());
-    let mut err = String::new();
-    child.stderr.take().expect("it is piped").read_to_string(&mut err).expect("stderr is text");
-    let status = child.wait().expect("lamp ends");
-    assert_eq!((status.code(), err.as_str()), (Some(0), ""));
+    let ended = heard(child);
+    assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn a_sign_on_that_holds_is_all_that_a_command_needs() {
     let line = ended.out.lines().find(|line| line.contains(" credentials ")).unwrap_or_else(|| panic!("{ended:?}"));
     assert!(line.starts_with("ok "), "{ended:?}");
     assert_eq!(
-        told.recv().expect("it was asked"),
+        told.try_recv().expect("it was asked"),
         ("GET /federation/credentials?role_name=train&account_id=123456789012 HTTP/1.1".into(), "a-token".into())
     );
     assert!(told.try_recv().is_err(), "once for a command");

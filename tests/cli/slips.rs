@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use super::check::findings;
-use super::sandbox::Sandbox;
+use super::sandbox::{Sandbox, heard};
 
 /// A success that nobody can read is none.
 #[test]
@@ -14,14 +14,14 @@ fn output_that_cannot_be_written_is_a_failure_and_a_reader_that_went_away_is_non
     let sandbox = Sandbox::with_script();
     for words in [&["schema", "job"][..], &["--help"], &["check", "--", "sh", "train.py"], &["status", "--help"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = sandbox.command(words).stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let output = heard(sandbox.command(words).stdout(full).stderr(Stdio::piped()).spawn().unwrap());
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(103), "{words:?}: {err}");
         assert!(err.contains("error: the output cannot be written: no storage space"), "{words:?}: {err}");
     }
     let mut closed = sandbox.command(&["schema", "job"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(closed.stdout.take());
-    let output = closed.wait_with_output().unwrap();
+    let output = heard(closed);
     assert_eq!((output.status.code(), output.stderr.is_empty()), (Some(0), true));
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::aws::{IMAGE, OWNER};
 use super::ec2::{FalseEc2, Fault, Options, State};
-use super::place::Running;
+use super::place::{Running, wait_until};
 use super::sandbox::{Sandbox, repository};
 
 /// A visit asks seventeen regions and reads a dozen objects: two seconds, and a minute where everything is slow.
@@ -247,6 +247,6 @@ fn without_its_settings_it_says_so_and_ends() {
     let (kind, said) = lambda.said.recv_timeout(PATIENCE).expect("the function says why");
     assert!(kind == "error" && said.to_string().contains("LAMP_JOB_ROOT"), "{kind}: {said}");
     lambda.calls = None;
-    let code = lambda.function.0.wait().expect("it ends").code();
-    assert_eq!(code, Some(103));
+    let ended = wait_until("it ends", || lambda.function.0.try_wait().expect("it was started here"));
+    assert_eq!(ended.code(), Some(103));
 }

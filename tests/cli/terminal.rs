@@ -39,6 +39,6 @@ impl Terminal {
 
     /// The exit code of the verb.
     pub(super) fn end(&mut self) -> Option<i32> {
-        self.child.wait().expect("it ends").code()
+        wait_until("it ends", || self.child.try_wait().expect("it was started here")).code()
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::place::{Place, end, signal, wait_until};
+use super::place::{Place, Words, end, signal, wait_until};
 use super::sandbox::{Sandbox, repository};
 
 const WAITS: &str = "trap 'exit 5' TERM; while :; do sleep 0.1; done";
@@ -99,12 +99,14 @@ fn what_was_added_to_a_budget_is_in_every_figure_of_the_most() {
     let more = place.0.lamp(&["extend", "dear", "--budget", "1"]);
     assert!(more.err.contains(": adds $1.00 to the budget of $5.50: $6.50 now\n"), "`run --budget` sets, and this adds: {more:?}");
     assert!(more.err.contains(" and at most $6.55 with all that may follow"), "{more:?}");
-    let follow = place.start(&["logs", "-f", "dear"]);
-    wait_until("the log is followed", || place.0.lamp(&["logs", "dear"]).out.contains("begun").then_some(()));
+    let mut follow = place.start(&["logs", "-f", "dear"]);
+    let words = Words::of(follow.stderr.take());
+    let followed = words.until(" of at most $6.55");
     let stop = place.0.lamp(&["stop", "--wait", "dear"]);
     assert!(stop.code == 0 && stop.err.contains(" of at most $6.55"), "{stop:?}");
-    let (_, _, err) = end(follow);
-    assert!(err.contains(" of at most $6.55") && !err.contains("of at most $0.5"), "{err}");
+    assert_eq!(end(follow).0, 0);
+    let rest = words.rest();
+    assert!(![&[followed], &rest[..]].concat().iter().any(|line| line.contains("of at most $0.5")), "{rest:?}");
     place.nothing_is_left();
 }
 
@@ -120,11 +122,13 @@ fn a_stop_that_is_waited_for_is_carried_out_by_somebody_when_its_user_goes() {
     let drivers = || place.processes().into_iter().filter(said).collect::<Vec<u32>>();
     drivers().iter().for_each(|pid| signal(*pid, "KILL"));
     wait_until("nobody drives it", || drivers().is_empty().then_some(()));
-    let waits = place.start(&["stop", "--wait", &job]);
-    wait_until("it is asked to stop", || place.0.lamp(&["status", &job]).out.contains("was asked").then_some(()));
+    let mut waits = place.start(&["stop", "--wait", &job]);
+    let words = Words::of(waits.stderr.take());
+    // Of how the job stands it tells once it waits for it.
+    words.until("  running  ");
     signal(waits.id(), "INT");
-    let (code, _, err) = end(waits);
-    assert!(code == 130 && err.contains("the stop stands"), "{code}: {err}");
+    assert_eq!(end(waits).0, 130);
+    words.until("the stop stands");
     assert_eq!(drivers().len(), 1);
     place.0.write("go", "");
     wait_until("it has ended", || drivers().is_empty().then_some(()));
