@@ -4,10 +4,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
 
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use crate::skipped::skipped;
 
@@ -26,25 +27,35 @@ impl Drop for Moto {
 /// `None`, with a word, where it is not installed.
 pub fn moto() -> Option<Moto> {
     let program = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new(&program);
-    command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // A port of its own choice: one that was free a moment ago may be another test's by the time it listens, which takes seconds.
+    command.args(["-H", "127.0.0.1", "-p", "0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // SAFETY: between fork and exec, only a system call. A test that is killed leaves no server behind.
     unsafe { command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)) };
-    let Ok(server) = command.spawn() else {
+    let Ok(mut server) = command.spawn() else {
         skipped(format!("`{program}` is not installed (pip install 'moto[server]')"));
         return None;
     };
-    let mut moto = Moto { server, endpoint: format!("http://127.0.0.1:{port}") };
-    let until = Instant::now() + Duration::from_secs(300);
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if let Ok(Some(status)) = moto.server.try_wait() {
-            skipped(format!("`{program}` ended at once with {status} (pip install 'moto[server]')"));
+    let words = BufReader::new(server.stderr.take().expect("it is piped"));
+    let mut moto = Moto { server, endpoint: String::new() };
+    let (tell, told) = channel();
+    // To their end: it would wait for somebody to take what it says of each request.
+    std::thread::spawn(move || {
+        for line in words.split(b'\n').map_while(Result::ok) {
+            if let Some((_, url)) = String::from_utf8_lossy(&line).split_once("Running on ") {
+                let _known = tell.send(url.trim().to_owned());
+            }
+        }
+    });
+    match told.recv_timeout(Duration::from_secs(300)) {
+        Ok(url) => moto.endpoint = url,
+        Err(RecvTimeoutError::Timeout) => panic!("moto does not listen"),
+        Err(RecvTimeoutError::Disconnected) => {
+            let ended = moto.server.wait().expect("it was started here");
+            skipped(format!("`{program}` ended at once with {ended} (pip install 'moto[server]')"));
             return None;
         }
-        assert!(Instant::now() < until, "moto does not listen");
-        std::thread::sleep(Duration::from_millis(50));
     }
     Some(moto)
 }

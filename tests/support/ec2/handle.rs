@@ -55,7 +55,7 @@ fn shared_moto() -> Option<String> {
                 std::thread::park();
             }
         });
-        told.recv().ok().flatten()
+        told.recv().expect("moto listens")
     })
     .clone()
 }
