@@ -173,7 +173,7 @@ async fn dies_in_the_middle(watch: &Watch, uploads: &Path, source: &Path, parts:
         let sent = if hashed { store.put_file("big", &source).await.map(|(bytes, _)| bytes) } else { store.put_file_unhashed("big", &source).await };
         sent.unwrap()
     });
-    let until = std::time::Instant::now() + Duration::from_secs(120);
+    let until = std::time::Instant::now() + crate::workload::LONG;
     while arrived(uploads) < parts {
         assert!(!upload.is_finished() && std::time::Instant::now() < until, "{} parts arrived", arrived(uploads));
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -39,7 +39,9 @@ async fn a_holder_that_lives_and_says_nothing_is_not_none() {
 async fn what_was_given_up_never_starts() {
     let bench = asked_for();
     assert!(bench.workloads().attach(bench.dir()).await.expect("nobody holds it").is_none());
-    let late = Command::new(&bench.program.exe).arg("holder").arg(bench.dir()).output().expect("this program runs");
+    let mut late = Command::new(&bench.program.exe);
+    late.arg("holder").arg(bench.dir());
+    let late = soon("it gives up", tokio::process::Command::from(late).output()).await.expect("this program runs");
     assert_eq!(late.status.code(), Some(70), "{late:?}");
     assert!(!bench.file("ran").exists());
 }
