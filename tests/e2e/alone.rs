@@ -6,7 +6,7 @@ use super::bench::{Bench, Finish as _, Running, alive, kill, wait_until};
 use super::fake_nvml::{BUSY, FakeNvml, MISMATCH};
 
 /// Works for a moment, then does nothing for long.
-const WORKS_THEN_SLEEPS: &str = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo $$ > pid; exec sleep 300";
+const WORKS_THEN_SLEEPS: &str = "echo $$ > pid; i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; exec sleep 300";
 
 fn pid_of(bench: &Bench, file: &str) -> u32 {
     wait_until("the workload wrote its pid", || std::fs::read_to_string(bench.file(file)).ok()?.trim().parse().ok())

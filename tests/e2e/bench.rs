@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// How long a condition may take before the test gives up: longer than a machine with ten compilers on it needs. Only a test
 /// that fails waits for so long.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A test's own place. When it is dropped, every process that mentions it in its environment is killed.
 pub struct Bench {

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use super::bench::{Bench, Finish as _};
+use super::bench::{Bench, Finish as _, PATIENCE};
 use super::jobs::{SAVES, adds_up, assert_code, text};
 use super::moto::moto;
 
@@ -11,6 +11,7 @@ use super::moto::moto;
 fn bucket(endpoint: &str, name: &str) {
     let address = endpoint.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).expect("moto listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
     write!(stream, "PUT /{name} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").expect("moto reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("moto answers");

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::bench::{Bench, Finish as _, Running, alive, kill, wait_until};
+use super::bench::{Bench, Finish as _, PATIENCE, Running, alive, kill, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code};
 
 /// The process of the bench that was called with these words.
@@ -123,7 +123,7 @@ fn killed_at(moment: Moment) {
     bench.trainer("", SAVES);
     let controller = Running::start(bench.lamp(&["run", "job.toml"]).stdout(Stdio::null()).stderr(Stdio::null()));
     // As close to the moment as it goes: no pause between two looks.
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let until = std::time::Instant::now() + PATIENCE;
     while !has_come(&bench, moment) {
         assert!(std::time::Instant::now() < until, "never: {moment:?}");
         std::thread::yield_now();

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::bench::wait_until;
+use super::bench::{Running, wait_until};
 use crate::skipped::skipped;
 
 /// Boots, and powers off: does that work here at all?
@@ -150,7 +150,7 @@ impl Machine {
         let Some(first) = self.first() else { panic!("the machine is off: {}", self.console()) };
         let mut command = Command::new("nsenter");
         command.arg(format!("--target={first}")).args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--"]);
-        assert!(command.args(words).status().expect("it was there a moment ago").success(), "{words:?}");
+        assert!(Running::start(command.args(words)).wait().success(), "{words:?}");
     }
 
     /// Is it on? `Err`: how it went off since it was asked last; a reboot is 133.

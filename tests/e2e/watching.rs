@@ -25,7 +25,7 @@ fn ended_because(receipt: &Value) -> &str {
 fn an_idle_job_is_stopped_with_the_numbers_of_the_verdict() {
     let bench = Bench::new();
     bench.shell(
-        "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo $$ > $E2E_BENCH/pid; exec sleep 300",
+        "echo $$ > $E2E_BENCH/pid; i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; exec sleep 300",
         "[watch]\nidle = '1s'\nidle_grace = '1s'\n",
     );
     let (receipt, reasons) = run(&bench, 107);

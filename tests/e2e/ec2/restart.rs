@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::desk::{Desk, JOB};
 use super::machines::{Ec2, patiently};
 use super::story::Story;
+use crate::bench::Finish as _;
 use crate::false_ec2::State;
 use crate::jobs::assert_code;
 
@@ -64,7 +65,7 @@ fn kept_and_started_again(desk: &Desk<Ec2>, end: &End) {
         billed(&receipt),
         billed(&second)
     );
-    let again = desk.lamp(&["start", next]).output().expect("it runs");
+    let again = desk.lamp(&["start", next]).finish();
     assert_code(&again, 102);
 }
 

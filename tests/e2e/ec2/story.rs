@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::desk::Desk;
 use super::journey::bill_agrees;
 use super::machines::{Ec2, patiently};
+use crate::bench::Finish as _;
 use crate::false_ec2::{Seen, State};
 use crate::jobs::text;
 
@@ -25,7 +26,7 @@ impl<'a> Story<'a> {
         let file = format!("{name}.toml");
         desk.bench.write(&file, &job.replace("'toy'", &format!("'{name}'")));
         let mut run = desk.lamp(&["run", "--detach", "--unproven", &file]);
-        let out = run.env("LAMP_AGENT_BINARY", desk.bench.file(agent)).output().expect("it runs");
+        let out = run.env("LAMP_AGENT_BINARY", desk.bench.file(agent)).finish();
         assert!(out.status.success(), "{name}: {}", text(&out.stderr));
         Story { desk, job: text(&out.stdout).trim().to_owned() }
     }
