@@ -171,17 +171,15 @@ fn a_daemon_takes_a_name_and_says_what_it_does() {
     let place = Place::new("exit 0");
     place.0.write("jobs/soon.toml", "command = 'true'\nwatch.idle = 'off'\n[schedule]\n");
     assert_eq!(place.0.lamp(&["apply", "jobs"]).code, 0);
-    let daemon = place.start(&["daemon"]);
-    let ended = || {
-        let (_, listing) = place.0.json(&["status", "-o", "json"]);
-        listing["jobs"].as_array().unwrap().iter().any(|job| job["state"] == "succeeded").then_some(())
-    };
-    wait_until("it has run", ended);
-    signal(daemon.id(), "INT");
-    let (_, _, err) = end(daemon);
-    for told in [" INFO ", "run: ", "launched", "settled", "outcome=succeeded"] {
-        assert!(err.contains(told), "{told}: {err}");
+    let (daemon, words) = place.driving(&["daemon"]);
+    for told in ["run: ", "launched", "settled", "outcome=succeeded"] {
+        let line = words.until(told);
+        assert!(line.contains(" INFO "), "{line}");
     }
+    let (_, listing) = place.0.json(&["status", "-o", "json"]);
+    assert_eq!(listing["jobs"][0]["state"], "succeeded", "{listing}");
+    signal(daemon.id(), "INT");
+    assert_eq!(end(daemon).0, 0);
     assert_eq!(place.0.lamp(&["run", "-d", "--name", "My Job", "--", "sh", "job.sh"]).code, 0);
     let (code, _, err) = end(place.start(&["daemon", "--job", "My Job", "--until-done"]));
     assert_eq!(code, 0, "{err}");
