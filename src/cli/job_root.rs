@@ -261,13 +261,32 @@ async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
 /// When there is none, or several are under way.
 pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
     refuse_blank(text)?;
+    under_way_among(store, &listed(store).await?, text).await
+}
+
+/// The same of each of these words, by one look at which jobs there are.
+///
+/// # Errors
+/// When the job root does not answer; of a word, as [`find_under_way`].
+pub async fn each_under_way(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let jobs = listed(store).await?;
+    let mut found = Vec::new();
+    for word in words {
+        found.push(match refuse_blank(Some(word)) {
+            Ok(()) => under_way_among(store, &jobs, Some(word)).await,
+            Err(blank) => Err(blank),
+        });
+    }
+    Ok(found)
+}
+
+async fn under_way_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result<JobDir, Fault> {
     let meant = match text {
-        Some(text) => by_name(store, &jobs, text).await,
-        None => jobs.clone(),
+        Some(text) => by_name(store, jobs, text).await,
+        None => jobs.to_vec(),
     };
     match without_receipt(store, meant).await.as_slice() {
-        [] => find_among(store, &jobs, text).await,
+        [] => find_among(store, jobs, text).await,
         [only] => Ok(JobDir::new(Arc::clone(store), only.clone())),
         several => {
             let what = text.map_or_else(|| "are under way".to_owned(), |name| format!("of the name `{name}` are under way"));

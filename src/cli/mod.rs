@@ -143,6 +143,7 @@ pub use context::Context;
 pub use exit::ExitCode;
 pub use fault::Fault;
 pub use flags::{JobArgs, JobFlags};
+pub use job_root::each_under_way;
 pub use log_tail::LogTail;
 pub use printer::{Printer, Stream, Style};
 pub use replay::{Change, Replayed, replay_idle};

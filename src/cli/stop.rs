@@ -47,7 +47,7 @@ pub struct Args {
 pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let workstation = job_root::workstation(context)?;
-    let meant = if args.all { all(context, &store, &workstation, (wish, args.yes)).await? } else { named(&store, &args.jobs).await };
+    let meant = if args.all { all(context, &store, &workstation, (wish, args.yes)).await? } else { named(&store, &args.jobs).await? };
     // By what was typed: a program that names two words reads one form, whatever they mean.
     let several = args.all || args.jobs.len() > 1;
     let named = if args.all {
@@ -111,19 +111,19 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
 }
 
 /// The jobs that the words mean, each once; without a word the one that is under way.
-async fn named(store: &Store, words: &[String]) -> Vec<Result<JobDir, Fault>> {
-    if words.is_empty() {
-        return vec![job_root::find_under_way(store, None).await];
-    }
+async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+    let found = match words {
+        [] | [_] => vec![job_root::find_under_way(store, words.first().map(String::as_str)).await],
+        several => job_root::each_under_way(store, several).await?,
+    };
     let mut meant: Vec<Result<JobDir, Fault>> = Vec::new();
-    for word in words {
-        let found = job_root::find_under_way(store, Some(word)).await;
+    for found in found {
         let is_there = |dir: &JobDir| meant.iter().flatten().any(|other| other.job() == dir.job());
         if !found.as_ref().is_ok_and(is_there) {
             meant.push(found);
         }
     }
-    meant
+    Ok(meant)
 }
 
 /// The jobs of this owner that are under way, once somebody has said yes to them by name, and those that nobody can read, which may run

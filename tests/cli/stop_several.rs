@@ -1,8 +1,18 @@
 //! `lamp stop` and `lamp cancel` of several jobs at once, and of all.
 
+use std::sync::Arc;
+
+use lamplighter::cli::each_under_way;
+use lamplighter::job::JobId;
+use lamplighter::jobdir::layout;
+use lamplighter::ports::Store;
 use serde_json::Value;
 
 use super::place::{Place, end};
+use super::sandbox::repository;
+use super::support::counting_store::CountingStore;
+use super::support::faulty_store::FaultyStore;
+use super::support::virtual_clock::simulate;
 
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
 
@@ -40,6 +50,27 @@ fn several_jobs_are_ended_by_one_word_and_one_that_is_not_there_keeps_none_of_th
     assert!(told.code == 101 && told.err.contains("has ended: stopped\n") && told.err.contains("error: no job `nobody`"), "people too: {told:?}");
     place.until("three", "cancelled");
     place.nothing_is_left();
+}
+
+/// Of thousands of jobs in a bucket a list is several calls.
+#[test]
+fn which_jobs_there_are_is_asked_once_for_all_words() {
+    simulate(async |clock| {
+        let store = FaultyStore::new(clock.clone());
+        let spec = std::fs::read(repository().join("tests/data/v1/spec.json")).expect("a record");
+        for job in ["one-222222", "two-222222", "three-222222"] {
+            let job: JobId = job.parse().expect("an id");
+            store.put(&layout::spec(&job), spec.clone().into()).await.expect("written");
+        }
+        let counting = CountingStore::new(store.clone());
+        let (root, words) = (counting.clone() as Arc<dyn Store>, ["one", "three-222222", " ", "nobody", "tw"].map(str::to_owned));
+        let found = each_under_way(&root, &words).await.expect("it answers");
+        let said = found.iter().map(|found| found.as_ref().map_or_else(|fault| fault.what.as_str(), |dir| dir.job().as_str()));
+        let said: Vec<&str> = said.collect();
+        let wanted = ["one-222222", "three-222222", "the name of the job is empty", "no job `nobody` in s3://bucket/root", "two-222222"];
+        assert_eq!(said, wanted);
+        assert_eq!(counting.take().get(&("list", "jobs/".to_owned())), Some(&1));
+    });
 }
 
 #[test]
