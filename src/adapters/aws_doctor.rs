@@ -23,20 +23,11 @@ use super::ec2_image::Image;
 use super::{aws_credentials, aws_setup_bucket, aws_setup_group, aws_setup_roles, ec2_image};
 use crate::instance::setup::{BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound};
 use crate::instance::sweeper::{FunctionFound, ScheduleFound};
-use crate::market::{Arch, Region};
+use crate::market::{Arch, QuotaKind, Region, gpu_quotas};
 use crate::ports::{CloudError, NoCredentials, chain};
 
-/// The vCPUs of GPU machines that an account may run: AWS's codes, the family, and whether it is spot.
-const GPU_QUOTAS: [(&str, &str, bool); 5] = [
-    ("L-3819A6DF", "G and VT", true),
-    ("L-7212CCBC", "P2 to P4", true),
-    ("L-C4BD4855", "P5", true),
-    ("L-DB2E81BA", "G and VT", false),
-    ("L-417A185B", "P", false),
-];
-
-/// A code, its family, whether it is spot, and the vCPUs.
-pub type QuotaFound = (&'static str, &'static str, bool, Result<f64, String>);
+/// A quota of GPU machines, and its vCPUs.
+pub type QuotaFound = (&'static QuotaKind, Result<f64, String>);
 
 /// Who we are to AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,11 +100,8 @@ impl AwsDoctor {
 
     pub async fn quotas(&self, region: &str) -> Vec<QuotaFound> {
         let client = self.session.quotas(&Region::new(region)).await;
-        let each = GPU_QUOTAS.map(|(code, family, spot)| {
-            let client = client.clone();
-            async move { (code, family, spot, quota(&client, code).await) }
-        });
-        join_all(each).await
+        let client = &client;
+        join_all(gpu_quotas().map(|kind| async move { (kind, quota(client, kind.code).await) })).await
     }
 
     /// What a launch would find for the words of `machine.image`.

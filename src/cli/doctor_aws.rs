@@ -208,7 +208,7 @@ mod asked {
         let regions = &desk.names().await.regions;
         let each = regions.iter().map(|region| async move {
             let found = desk.doctor.quotas(region).await.into_iter();
-            let found: Vec<GpuQuota> = found.map(|(code, family, spot, vcpus)| GpuQuota { code, family, spot, vcpus }).collect();
+            let found: Vec<GpuQuota> = found.map(|(kind, vcpus)| GpuQuota { kind, vcpus }).collect();
             judge_quotas(region, &found)
         });
         futures::future::join_all(each).await.concat()

@@ -30,7 +30,7 @@ pub use offer::{Arch, Market, Offer};
 pub use place::{Cloud, Region, Zone};
 pub use price_history::{PriceHistory, PricePoint};
 pub use price_rule::{PriceRule, PriceRuleError};
-pub use quota_kinds::{QUOTA_KINDS, QuotaKind, share_a_quota, uncounted, uncounted_families};
+pub use quota_kinds::{QUOTA_KINDS, QuotaKind, gpu_quotas, share_a_quota, uncounted, uncounted_families};
 pub use region_names::{nearest_regions, unknown_region};
 pub use requirement::{GpuRequirement, RequirementError};
 pub use span::{Span, SpanError, elapsed};

@@ -10,6 +10,7 @@ use super::{Catalog, Cloud, Market, Offer, is_of_any};
 const STANDARD: &[&str] = &["a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"];
 
 /// A quota in vCPUs, of one market.
+#[derive(Debug, PartialEq, Eq)]
 pub struct QuotaKind {
     /// What a request for more is addressed to.
     pub code: &'static str,
@@ -17,6 +18,8 @@ pub struct QuotaKind {
     pub market: Market,
     /// As [`Quota::families`](super::Quota).
     pub families: &'static [&'static str],
+    /// What its machines are called in a line, where GPU machines are among them.
+    pub gpus: Option<&'static str>,
 }
 
 impl QuotaKind {
@@ -27,18 +30,22 @@ impl QuotaKind {
 }
 
 const fn kind(code: &'static str, name: &'static str, market: Market, families: &'static [&'static str]) -> QuotaKind {
-    QuotaKind { code, name, market, families }
+    QuotaKind { code, name, market, families, gpus: None }
+}
+
+const fn gpus(word: &'static str, kind: QuotaKind) -> QuotaKind {
+    QuotaKind { gpus: Some(word), ..kind }
 }
 
 /// The quotas that machines of ours fall under. On the spot market generations of P have their own, and the page names none for P6:
 /// what no row counts is said to be so ([`uncounted`]).
 pub const QUOTA_KINDS: &[QuotaKind] = &[
-    kind("L-DB2E81BA", "Running On-Demand G and VT instances", Market::OnDemand, &["g", "gr", "vt"]),
-    kind("L-417A185B", "Running On-Demand P instances", Market::OnDemand, &["p"]),
+    gpus("G and VT", kind("L-DB2E81BA", "Running On-Demand G and VT instances", Market::OnDemand, &["g", "gr", "vt"])),
+    gpus("P", kind("L-417A185B", "Running On-Demand P instances", Market::OnDemand, &["p"])),
     kind("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Market::OnDemand, STANDARD),
-    kind("L-3819A6DF", "All G and VT Spot Instance Requests", Market::Spot, &["g", "gr", "vt"]),
-    kind("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", Market::Spot, &["p2", "p3", "p4"]),
-    kind("L-C4BD4855", "All P5 Spot Instance Requests", Market::Spot, &["p5"]),
+    gpus("G and VT", kind("L-3819A6DF", "All G and VT Spot Instance Requests", Market::Spot, &["g", "gr", "vt"])),
+    gpus("P2 to P4", kind("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", Market::Spot, &["p2", "p3", "p4"])),
+    gpus("P5", kind("L-C4BD4855", "All P5 Spot Instance Requests", Market::Spot, &["p5"])),
     kind("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", Market::Spot, STANDARD),
     kind("L-7295265B", "Running On-Demand X instances", Market::OnDemand, &["x"]),
     kind("L-74FC7D96", "Running On-Demand F instances", Market::OnDemand, &["f"]),
@@ -53,6 +60,11 @@ pub const QUOTA_KINDS: &[QuotaKind] = &[
     kind("L-6B0D517C", "All Trn Spot Instance Requests", Market::Spot, &["trn"]),
     kind("L-85EED4F7", "All DL Spot Instance Requests", Market::Spot, &["dl"]),
 ];
+
+/// Those that count GPU machines.
+pub fn gpu_quotas() -> impl Iterator<Item = &'static QuotaKind> {
+    QUOTA_KINDS.iter().filter(|kind| kind.gpus.is_some())
+}
 
 fn is_counted(instance_type: &str, market: Market) -> bool {
     QUOTA_KINDS.iter().any(|kind| kind.market == market && kind.counts(instance_type))
@@ -115,6 +127,14 @@ mod tests {
         }
         assert_eq!(uncounted_families(Market::Spot), BTreeSet::from(["p6"]), "AWS's page names no spot quota of P6");
         assert_eq!(uncounted_families(Market::OnDemand), BTreeSet::new());
+    }
+
+    #[test]
+    fn the_quotas_of_gpu_machines_are_those_that_count_one_that_ships() {
+        for row in QUOTA_KINDS {
+            let counts = Catalog::shipped().types().iter().any(|kind| row.counts(&kind.name));
+            assert_eq!(row.gpus.is_some(), counts, "{}", row.name);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::instance::setup::{BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
-use crate::market::{Arch, Market, uncounted_families};
+use crate::market::{Arch, Market, QuotaKind, uncounted_families};
 use crate::policy::setup::{allows, managed_key, other_root, own_key, reaches};
 
 /// How a check ended; the worst is the last.
@@ -98,12 +98,10 @@ pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
     }
 }
 
-/// A quota of vCPUs for a family of GPU machines.
+/// A quota of GPU machines, and what AWS says of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuQuota {
-    pub code: &'static str,
-    pub family: &'static str,
-    pub spot: bool,
+    pub kind: &'static QuotaKind,
     pub vcpus: Result<f64, String>,
 }
 
@@ -121,25 +119,25 @@ pub fn ask_for_more(region: &str, code: &str, vcpus: u32) -> String {
 /// One check for each market. Neither market: no GPU machine at all.
 pub fn judge_quotas(region: &str, quotas: &[GpuQuota]) -> Vec<Check> {
     let none_anywhere = quotas.iter().all(|quota| quota.vcpus == Ok(0.0));
-    let of = |spot: bool| {
-        let name = format!("gpu quota, {}, {region}", if spot { "spot" } else { "on-demand" });
-        let these: Vec<&GpuQuota> = quotas.iter().filter(|quota| quota.spot == spot).collect();
+    let of = |market: Market| {
+        let name = format!("gpu quota, {market}, {region}");
+        let these: Vec<&GpuQuota> = quotas.iter().filter(|quota| quota.kind.market == market).collect();
         if let Some(why) = these.iter().find_map(|quota| quota.vcpus.as_ref().err()) {
             return Check::unseen(name, why);
         }
-        let said = these.iter().map(|quota| format!("{} {} vCPUs", quota.family, quota.vcpus.as_ref().copied().unwrap_or(0.0)));
+        let word = |quota: &GpuQuota| quota.kind.gpus.unwrap_or(quota.kind.name);
+        let said = these.iter().map(|quota| format!("{} {} vCPUs", word(quota), quota.vcpus.as_ref().copied().unwrap_or(0.0)));
         let said = said.collect::<Vec<_>>().join(", ");
         if these.iter().any(|quota| quota.vcpus.as_ref().is_ok_and(|vcpus| *vcpus > 0.0)) {
-            let market = if spot { Market::Spot } else { Market::OnDemand };
             let uncounted = uncounted_families(market).into_iter().collect::<Vec<_>>().join(", ");
             let unknown = if uncounted.is_empty() { String::new() } else { format!("; no quota that this version knows counts {uncounted}") };
             return Check::ok(name, format!("{said}{unknown}"));
         }
-        let code = these.first().map_or("", |quota| quota.code);
+        let code = these.first().map_or("", |quota| quota.kind.code);
         let level = if none_anywhere { Level::Failure } else { Level::Warning };
         Check::new(name, level, format!("{said}: no such machine can be had")).fix(ask_for_more(region, code, VCPUS_TO_ASK_FOR))
     };
-    vec![of(true), of(false)]
+    vec![of(Market::Spot), of(Market::OnDemand)]
 }
 
 pub fn judge_bucket(names: &SetupNames, found: &Found<BucketFound>) -> Check {

@@ -2,7 +2,7 @@
 
 use lamplighter::instance::permissions::PolicyName;
 use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames};
-use lamplighter::market::Arch;
+use lamplighter::market::{Arch, Market, QuotaKind, gpu_quotas};
 use lamplighter::policy::doctor::{
     Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_image, judge_network, judge_price_list, judge_quotas, judge_role,
     judge_spot_role, judge_writing, worst,
@@ -38,13 +38,10 @@ fn a_clock_that_is_off_is_told_before_aws_refuses() {
     assert_eq!(level_and_cure(&judge_clock(&Err("no route".into()))), (Level::Unknown, true));
 }
 
+/// As AWS would say them: of the two markets.
 fn quotas(spot: Result<f64, String>, on_demand: f64) -> Vec<GpuQuota> {
-    let quota = |code, family, spot, vcpus| GpuQuota { code, family, spot, vcpus };
-    vec![
-        quota("L-3819A6DF", "G and VT", true, spot.clone()),
-        quota("L-7212CCBC", "P", true, spot),
-        quota("L-DB2E81BA", "G and VT", false, Ok(on_demand)),
-    ]
+    let of = |kind: &QuotaKind| if kind.market == Market::Spot { spot.clone() } else { Ok(on_demand) };
+    gpu_quotas().map(|kind| GpuQuota { kind, vcpus: of(kind) }).collect()
 }
 
 #[test]
@@ -52,7 +49,8 @@ fn a_quota_of_nothing_says_how_to_ask_for_more() {
     let levels = |quotas: &[GpuQuota]| judge_quotas("us-east-2", quotas).iter().map(|check| check.level).collect::<Vec<_>>();
     assert_eq!(levels(&quotas(Ok(64.0), 64.0)), [Level::Ok, Level::Ok]);
     let spot = judge_quotas("us-east-2", &quotas(Ok(64.0), 64.0)).swap_remove(0);
-    assert!(spot.said.ends_with("; no quota that this version knows counts p6"), "{}", spot.said);
+    assert_eq!(spot.check, "gpu quota, spot, us-east-2");
+    assert_eq!(spot.said, "G and VT 64 vCPUs, P2 to P4 64 vCPUs, P5 64 vCPUs; no quota that this version knows counts p6");
     assert_eq!(levels(&quotas(Ok(0.0), 64.0)), [Level::Warning, Level::Ok]);
     assert_eq!(levels(&quotas(Ok(0.0), 0.0)), [Level::Failure, Level::Failure]);
     assert_eq!(levels(&quotas(Err("AccessDenied: no".into()), 0.0)), [Level::Warning, Level::Warning], "unknown is not nothing");
