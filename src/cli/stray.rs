@@ -133,29 +133,28 @@ async fn end_those(args: &sweep::Args, context: &Context, controller: &Controlle
     for gone in found.machines.iter().filter(|judged| !is_stray(judged) && !is_orphan(judged)) {
         context.printer.note(format!("{} is {}: nothing of it is left to end", gone.view.id, gone.view.state));
     }
-    let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
-    let strays: Vec<&Judged> = found.machines.iter().filter(|judged| is_stray(judged)).collect();
+    let strays = found.machines.iter().filter(|judged| is_stray(judged));
+    let ends: Vec<&Judged> = strays.chain(found.machines.iter().filter(|judged| is_orphan(judged))).collect();
     if args.dry_run {
-        let would = if orphans.len() + strays.len() > 0 { format!("; without `--dry-run` {}", will_do(&orphans, &strays)) } else { String::new() };
+        let would = if ends.is_empty() { String::new() } else { format!("; without `--dry-run` {}", will_do(&ends)) };
         context.printer.note(format!("nothing was done{would}"));
     }
-    if args.dry_run || orphans.len() + strays.len() == 0 {
+    if args.dry_run || ends.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    confirm(context, &will_do(&orphans, &strays), args.yes, "nothing was ended: what is listed bills on")?;
-    swept.end_strays(context, controller, &strays).await;
-    swept.end(context, controller, &orphans).await;
+    confirm(context, &will_do(&ends), args.yes, "nothing was ended: what is listed bills on")?;
+    swept.end(context, controller, &ends).await;
     Ok(if swept.is_whole() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE })
 }
 
-fn will_do(orphans: &[&Judged], strays: &[&Judged]) -> String {
-    let all: Vec<&str> = strays.iter().chain(orphans).map(|judged| judged.view.id.as_str()).collect();
+fn will_do(ends: &[&Judged]) -> String {
+    let all: Vec<&str> = ends.iter().map(|judged| judged.view.id.as_str()).collect();
     let disks = if all.len() == 1 { "its disk" } else { "their disks" };
     let what = format!("this ends {} for good, with {disks}", all.join(", "));
-    match strays {
-        [] => what,
-        _ => format!("{what}; where another job root of yours knows its job, that loses what it has not saved"),
+    if ends.iter().any(|judged| is_stray(judged)) {
+        return format!("{what}; where another job root of yours knows its job, that loses what it has not saved");
     }
+    what
 }
 
 /// Why a machine is not ended for its name alone; `None`: it may be, or it is gone.

@@ -9,8 +9,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::at_stake::AtStake;
+use super::stray::{self, is_stray};
 use super::sweep::{is_shown, words};
-use super::{Context, ExitCode, Fault, stray};
+use super::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
 use crate::instance::{MachineRef, Residue};
 use crate::market::Region;
@@ -43,54 +44,45 @@ impl Swept {
         !self.machines.values().any(|done| *done == Done::Failed) && self.residue.values().all(|removed| *removed)
     }
 
-    /// After a second look.
-    pub async fn end(&mut self, context: &Context, controller: &Controller, orphans: &[&Judged]) {
+    /// Those that a person has named at once, orphans after a second look.
+    pub async fn end(&mut self, context: &Context, controller: &Controller, machines: &[&Judged]) {
+        let (named, orphans): (Vec<&Judged>, Vec<&Judged>) = machines.iter().partition(|judged| is_stray(judged));
+        for stray in named {
+            self.end_one(context, controller, stray).await;
+        }
         if orphans.is_empty() {
             return;
         }
         context.printer.note(format!("looking again in {} s, before anything is ended", SECOND_LOOK.as_secs()));
         context.clock.sleep(SECOND_LOOK).await;
         for orphan in orphans {
-            let id = &orphan.view.id;
-            let done = match controller.end_orphan(orphan).await {
-                Ok(Some(_)) => {
-                    context.printer.note(format!("asked the cloud to end {id}; `lamp sweep` shows when it is gone"));
-                    Done::Asked
-                }
-                Ok(None) => {
-                    context.printer.note(format!("{id} is left alone: it is no orphan any more"));
-                    Done::Left
-                }
-                Err(error) => {
-                    context.printer.warn(format!("{id} may still run and bill: {error}; run `lamp sweep` again"));
-                    Done::Failed
-                }
-            };
-            self.machines.insert(orphan.view.machine(), done);
+            self.end_one(context, controller, orphan).await;
         }
     }
 
-    /// Those that a person has named.
-    pub async fn end_strays(&mut self, context: &Context, controller: &Controller, strays: &[&Judged]) {
-        for stray in strays {
-            let (machine, job) = (stray.view.machine(), &stray.view.tags.job);
-            let done = match controller.end_stray(&machine).await {
-                Ok(Some(_)) => {
-                    context.printer.note(format!("asked the cloud to end {machine} of job `{job}`; `lamp sweep` shows when it is gone"));
-                    Done::Asked
-                }
-                Ok(None) => {
-                    context.printer.note(format!("{machine} is left alone: it is gone by now, or its job is known here"));
-                    Done::Left
-                }
-                Err(error) => {
-                    let error = Fault::from_error(ExitCode::UNREACHABLE, &error).sentence();
-                    context.printer.warn(format!("{machine} may still run and bill: {error}; type the same again"));
-                    Done::Failed
-                }
-            };
-            self.machines.insert(machine, done);
-        }
+    async fn end_one(&mut self, context: &Context, controller: &Controller, judged: &Judged) {
+        let (machine, job) = (judged.view.machine(), &judged.view.tags.job);
+        let (ended, otherwise) = if is_stray(judged) {
+            (controller.end_stray(&machine).await, "it is gone by now, or its job is known here")
+        } else {
+            (controller.end_orphan(judged).await, "it is no orphan any more")
+        };
+        let done = match ended {
+            Ok(Some(_)) => {
+                context.printer.note(format!("asked the cloud to end {machine} of job `{job}`; `lamp sweep` shows when it is gone"));
+                Done::Asked
+            }
+            Ok(None) => {
+                context.printer.note(format!("{machine} is left alone: {otherwise}"));
+                Done::Left
+            }
+            Err(error) => {
+                let error = Fault::from_error(ExitCode::UNREACHABLE, &error).sentence();
+                context.printer.warn(format!("{machine} may still run and bill: {error}; type the same again"));
+                Done::Failed
+            }
+        };
+        self.machines.insert(machine, done);
     }
 
     pub async fn clear(&mut self, context: &Context, controller: &Controller, residue: &[&Residue]) {

@@ -97,7 +97,7 @@ fn with_a_yes_what_is_still_an_orphan_a_minute_later_ends_in_every_region() {
     let healthy = ours(&ec2, REGIONS[0], 1);
     let swept = sweep(&ec2, &["--yes"]);
     assert_eq!(swept.code, 0, "{swept:?}");
-    assert!(orphans.iter().all(|id| swept.err.contains(&format!("asked the cloud to end {id}"))), "{}", swept.err);
+    assert!(orphans.iter().all(|id| swept.err.contains(&format!("asked the cloud to end {id} of job `digits-222222`; "))), "{}", swept.err);
     assert!(orphans.iter().all(|id| ec2.instance(id).state == State::Terminated));
     assert!(lives(&ec2, &healthy));
     // What is gone is kept by nobody, for people and for machines.
