@@ -150,9 +150,12 @@ async fn end_those(args: &sweep::Args, context: &Context, controller: &Controlle
 fn will_do(ends: &[&Judged]) -> String {
     let all: Vec<&str> = ends.iter().map(|judged| judged.view.id.as_str()).collect();
     let disks = if all.len() == 1 { "its disk" } else { "their disks" };
-    let what = format!("this ends {} for good, with {disks}", all.join(", "));
+    let mut what = format!("this ends {} for good, with {disks}", all.join(", "));
+    if ends.iter().any(|judged| is_orphan(judged)) {
+        what.push_str("; where its job keeps the disk, it is stopped");
+    }
     if ends.iter().any(|judged| is_stray(judged)) {
-        return format!("{what}; where another job root of yours knows its job, that loses what it has not saved");
+        what.push_str("; where another job root of yours knows its job, that loses what it has not saved");
     }
     what
 }

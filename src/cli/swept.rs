@@ -12,7 +12,7 @@ use super::at_stake::AtStake;
 use super::stray::{self, is_stray};
 use super::sweep::{is_shown, words};
 use super::{Context, ExitCode, Fault};
-use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
+use crate::controller::{Controller, EndAsked, Found, Judged, SECOND_LOOK};
 use crate::instance::{MachineRef, Residue};
 use crate::market::Region;
 
@@ -20,12 +20,21 @@ use crate::market::Region;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Done {
-    /// The cloud took the request; it ends within minutes.
+    /// The cloud took the request; it ends, or stops where its disk is to stay, within minutes.
     Asked,
     /// By the second look nothing was to be ended any more.
     Left,
     /// The cloud did not take it, or nobody knows: it may still run.
     Failed,
+    /// The cloud never stops it, and its disk is to stay: it runs on.
+    Unstoppable,
+}
+
+/// The same, with why it was not ended, as it follows on its name.
+#[derive(Debug)]
+struct End {
+    done: Done,
+    trouble: Option<String>,
 }
 
 /// A piece of residue; an id is unique within its kind and region.
@@ -34,14 +43,14 @@ type Left = (Region, String, String);
 /// What was done; what is not in it nobody has touched.
 #[derive(Debug, Default)]
 pub struct Swept {
-    machines: BTreeMap<MachineRef, Done>,
+    machines: BTreeMap<MachineRef, End>,
     residue: BTreeMap<Left, bool>,
 }
 
 impl Swept {
     /// Whether all that was to be done could be.
     pub fn is_whole(&self) -> bool {
-        !self.machines.values().any(|done| *done == Done::Failed) && self.residue.values().all(|removed| *removed)
+        self.machines.values().all(|end| end.trouble.is_none()) && self.residue.values().all(|removed| *removed)
     }
 
     /// Those that a person has named at once, orphans after a second look.
@@ -67,22 +76,31 @@ impl Swept {
         } else {
             (controller.end_orphan(judged).await, "it is no orphan any more")
         };
-        let done = match ended {
-            Ok(Some(_)) => {
-                context.printer.note(format!("asked the cloud to end {machine} of job `{job}`; `lamp sweep` shows when it is gone"));
-                Done::Asked
+        let printer = &context.printer;
+        let (done, trouble) = match ended {
+            Ok(Some(EndAsked::Ends)) => {
+                printer.note(format!("asked the cloud to end {machine} of job `{job}`; `lamp sweep` shows when it is gone"));
+                (Done::Asked, None)
+            }
+            Ok(Some(EndAsked::Stops)) => {
+                printer.note(format!("asked the cloud to stop {machine}, and its disk stays; `lamp cancel {job}` gives it up"));
+                (Done::Asked, None)
+            }
+            Ok(Some(EndAsked::RunsOn(why))) => {
+                printer.warn(format!("{machine} in {} {why}", machine.region));
+                (Done::Unstoppable, Some(why))
             }
             Ok(None) => {
-                context.printer.note(format!("{machine} is left alone: {otherwise}"));
-                Done::Left
+                printer.note(format!("{machine} is left alone: {otherwise}"));
+                (Done::Left, None)
             }
             Err(error) => {
-                let error = Fault::from_error(ExitCode::UNREACHABLE, &error).sentence();
-                context.printer.warn(format!("{machine} may still run and bill: {error}; type the same again"));
-                Done::Failed
+                let trouble = format!("may still run and bill: {}", Fault::from_error(ExitCode::UNREACHABLE, &error).sentence());
+                printer.warn(format!("{machine} in {} {trouble}; type the same again", machine.region));
+                (Done::Failed, Some(trouble))
             }
         };
-        self.machines.insert(machine, done);
+        self.machines.insert(machine, End { done, trouble });
     }
 
     pub async fn clear(&mut self, context: &Context, controller: &Controller, residue: &[&Residue]) {
@@ -120,7 +138,9 @@ impl Swept {
                 machine[field] = value;
             }
             machine["checkpoint"] = at_stake.figure(judged);
-            machine["done"] = json!(self.machines.get(&view.machine()));
+            let end = self.machines.get(&view.machine());
+            machine["done"] = json!(end.map(|end| end.done));
+            machine["trouble"] = json!(end.and_then(|end| end.trouble.as_ref()));
             machine
         });
         let residue = found.residue.iter().map(|left| {

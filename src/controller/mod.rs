@@ -67,4 +67,4 @@ pub use ready::Unready;
 pub use schedule::ScheduleMemory;
 pub use ship::{SYSTEMD_MIN, ShipError, Shipper};
 pub use submit::{Archive, SubmitError, WORTH_WAITING, applied_id, submit, upload_code};
-pub use sweep::{Everywhere, Found, Judged, SECOND_LOOK};
+pub use sweep::{EndAsked, Everywhere, Found, Judged, SECOND_LOOK};

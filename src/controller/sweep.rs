@@ -23,7 +23,7 @@ use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{AttemptPhase, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::{self, Region, elapsed};
-use crate::policy::kept::{can_stand, is_all_its_job_has, is_to_be_kept, was_kept, was_started_past_its_cap};
+use crate::policy::kept::{can_stand, is_all_its_job_has, is_to_be_kept, never_stopped, was_kept, was_started_past_its_cap};
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::policy::reconcile::may_be_of;
 use crate::ports::{CloudError, NoCredentials, StoreError, chain};
@@ -55,6 +55,16 @@ pub struct Everywhere {
     pub unknown: Vec<(String, String)>,
     /// Those of them to which nobody here has any credentials.
     pub unsigned: BTreeSet<market::Cloud>,
+}
+
+/// What came of the end of one machine that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndAsked {
+    Ends,
+    /// Its disk is to stay.
+    Stops,
+    /// The same, and the cloud never stops it: it lives, whatever its cap says. Why, as it follows on its name.
+    RunsOn(String),
 }
 
 /// Between the two looks: long enough for an agent that was only slow to be heard (it beats every quarter of a minute),
@@ -134,15 +144,16 @@ impl Controller {
         found
     }
 
-    /// Ends a machine that was an orphan, if it still is one now. `None`: it is none any more, and lives.
+    /// Ends a machine that was an orphan, if it still is one now, or stops it where its disk is to stay. `None`: it is none any more, and
+    /// lives.
     ///
     /// # Errors
     /// When the cloud does not answer; then nothing was ended, or it may have been.
-    pub async fn end_orphan(&self, before: &Judged) -> Result<Option<Judged>, CloudError> {
-        self.end_by(before, By::Everything).await
+    pub async fn end_orphan(&self, before: &Judged) -> Result<Option<EndAsked>, CloudError> {
+        Ok(self.end_by(before, By::Everything).await?.map(|(_, asked)| asked))
     }
 
-    pub(super) async fn end_by(&self, before: &Judged, by: By) -> Result<Option<Judged>, CloudError> {
+    pub(super) async fn end_by(&self, before: &Judged, by: By) -> Result<Option<(Judged, EndAsked)>, CloudError> {
         let machine = before.view.machine();
         let cloud = self.cloud(machine.cloud)?;
         let looked = self.clock.mono();
@@ -161,12 +172,15 @@ impl Controller {
         }
         if keeps {
             tracing::warn!("stopping {machine}, whose disk is kept: {why}");
-            cloud.stop(&machine).await?;
-        } else {
-            tracing::warn!("terminating {machine}: {why}");
-            cloud.terminate(&machine).await?;
+            let asked = match cloud.stop(&machine).await {
+                Err(CloudError::Unstoppable { what }) => EndAsked::RunsOn(never_stopped(&judged.view, &what)),
+                stopped => stopped.map(|()| EndAsked::Stops)?,
+            };
+            return Ok(Some((judged, asked)));
         }
-        Ok(Some(judged))
+        tracing::warn!("terminating {machine}: {why}");
+        cloud.terminate(&machine).await?;
+        Ok(Some((judged, EndAsked::Ends)))
     }
 
     /// Ends a machine whose job nobody here knows, for a person who has named it: no sweep does. Its disk goes with it, and nothing
@@ -174,17 +188,19 @@ impl Controller {
     ///
     /// # Errors
     /// When the cloud does not answer; then nothing was ended, or it may have been.
-    pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<Judged>, CloudError> {
+    pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<EndAsked>, CloudError> {
         let cloud = self.cloud(named.cloud)?;
         let looked = self.clock.mono();
         let judged = self.look_again(named, By::Everything).await?;
-        let Some(judged) = judged.filter(|judged| matches!(judged.verdict, OrphanVerdict::Stray { .. })) else { return Ok(None) };
+        if !judged.is_some_and(|judged| matches!(judged.verdict, OrphanVerdict::Stray { .. })) {
+            return Ok(None);
+        }
         if self.clock.mono().saturating_sub(looked) > SHOWN_HOLDS {
             return Ok(None);
         }
         tracing::warn!("terminating {named}: somebody has named it, and nobody here knows its job");
         cloud.terminate(named).await?;
-        Ok(Some(judged))
+        Ok(Some(EndAsked::Ends))
     }
 
     /// One machine of ours as it is now; `None`: it is not shown.

@@ -19,7 +19,7 @@ use super::answers::Place;
 use super::drive::Controller;
 use super::keeping::KeptTold;
 use super::round::Root;
-use super::sweep::{Judged, READS_IN_FLIGHT, SECOND_LOOK};
+use super::sweep::{EndAsked, Judged, READS_IN_FLIGHT, SECOND_LOOK};
 use super::visit::no_answer;
 use crate::instance::InstanceView;
 use crate::job::JobId;
@@ -100,7 +100,8 @@ impl Controller {
     async fn end_suspect(&self, suspect: &Judged) {
         let machine = suspect.view.machine();
         match self.bounded(LOOK_MAX, self.end_orphan(suspect)).await {
-            Some(Ok(Some(_))) => {}
+            Some(Ok(Some(EndAsked::RunsOn(why)))) => warn!("{machine} in {} {why}", machine.region),
+            Some(Ok(Some(EndAsked::Ends | EndAsked::Stops))) => {}
             Some(Ok(None)) => info!(%machine, "left alone: it is no orphan any more"),
             Some(Err(error)) => warn!(%machine, "may still run and bill; the next sweep tries again: {}", chain(&error)),
             None => warn!(%machine, "may still run and bill; nobody answered, and the next sweep tries again"),

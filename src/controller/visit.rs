@@ -20,7 +20,7 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 
 use super::drive::Controller;
-use super::sweep::{By, Judged, READS_IN_FLIGHT, SECOND_LOOK, why};
+use super::sweep::{By, EndAsked, Judged, READS_IN_FLIGHT, SECOND_LOOK, why};
 use crate::instance::visit::{Ended, Place, Standing, Suspect, Suspects, Trouble, Visit};
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::RECORD_FORMAT;
@@ -210,25 +210,31 @@ impl Controller {
     /// no orphans any more.
     async fn end_all(&self, orphans: Vec<Judged>, by: By, visit: &mut Visit) -> Vec<MachineRef> {
         let ends = orphans.into_iter().map(|orphan| async move {
-            let answer = self.within(LOOK_MAX, self.end_by(&orphan, by)).await;
+            let answer = self.bounded(LOOK_MAX, self.end_by(&orphan, by)).await;
             (orphan, answer)
         });
         let ends: Vec<_> = stream::iter(ends).buffered(READS_IN_FLIGHT).collect().await;
         let mut cleared = Vec::new();
         for (orphan, answer) in ends {
-            match answer {
-                Ok(Some(ended)) => visit.ended.push(Ended {
-                    machine: ended.view.machine(),
-                    job: ended.view.tags.job.clone(),
-                    attempt: ended.view.tags.attempt,
-                    why: reason(&ended),
-                }),
-                Ok(None) => cleared.push(orphan.view.machine()),
-                Err(why) => {
-                    let what = format!("{} in {}", orphan.view.id, orphan.view.region);
-                    visit.trouble.push(Trouble { what, why: format!("may still run and bill: {why}") });
+            let not_ended = match answer {
+                Some(Ok(Some((_, EndAsked::RunsOn(why))))) => why,
+                Some(Ok(Some((ended, EndAsked::Ends | EndAsked::Stops)))) => {
+                    visit.ended.push(Ended {
+                        machine: ended.view.machine(),
+                        job: ended.view.tags.job.clone(),
+                        attempt: ended.view.tags.attempt,
+                        why: reason(&ended),
+                    });
+                    continue;
                 }
-            }
+                Some(Ok(None)) => {
+                    cleared.push(orphan.view.machine());
+                    continue;
+                }
+                Some(Err(error)) => format!("may still run and bill: {}", why(&error)),
+                None => format!("may still run and bill: {}", no_answer(LOOK_MAX)),
+            };
+            visit.trouble.push(Trouble { what: format!("{} in {}", orphan.view.id, orphan.view.region), why: not_ended });
         }
         cleared
     }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::stopped::keeps_disk;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{CheckpointNo, EndedBecause, OnSpec, Outcome, Plan, Settled, Spec};
-use crate::market::{Cloud, Market, elapsed};
+use crate::market::{Catalog, Cloud, Market, elapsed};
 
 /// A disk that stood unused for so long is told of (row 31 of docs/promises.md). Sooner is news to nobody who went home for
 /// the weekend and goes on on Monday; later is money that nobody thinks of.
@@ -53,6 +53,18 @@ pub fn is_saved_elsewhere(spec: &Spec, outcome: &Outcome, newest: Option<Checkpo
     let own = outcome.last_checkpoint.as_ref().filter(|last| last.attempt == outcome.attempt);
     let outputs = outcome.because == EndedBecause::Succeeded && !spec.outputs.is_empty();
     outcome.losses.is_empty() && (outputs || own.is_some_and(|last| newest.is_some_and(|newest| newest >= last.number)))
+}
+
+/// Why no sweep ends a machine whose disk is to stay and that the cloud does not stop (`what`, in its words), as it follows on the
+/// machine's name. What is only on that disk is worth more than a hard cap, and whoever sweeps knows less of it than whoever drives the
+/// job ([`is_saved_elsewhere`]).
+pub fn never_stopped(view: &InstanceView, what: &str) -> String {
+    let hour = Catalog::shipped().on_demand(&view.instance_type, &view.region).map_or_else(String::new, |hour| format!(" {hour}"));
+    format!(
+        "runs on and bills{hour}: {what}; its disk is to stay, and no sweep knows what is on it alone: `lamp cancel {}` ends it for good, and its \
+         disk goes with it",
+        view.tags.job
+    )
 }
 
 /// Where nobody can read what was kept: whoever starts a machine through us gives it a new hard cap first, so one that was started

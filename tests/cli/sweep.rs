@@ -123,13 +123,52 @@ fn what_was_ended_and_removed_is_told_to_programs() {
     assert_eq!(swept.code, 103, "{swept:?}");
     let told = document(&swept);
     for (id, done) in [(&orphan, Value::from("asked")), (&stubborn, "failed".into()), (&stray, Value::Null)] {
-        assert_eq!(of(&told["machines"], id)["done"], done, "{told:#}");
+        let machine = of(&told["machines"], id);
+        assert_eq!(machine["done"], done, "{told:#}");
+        let trouble =
+            machine["trouble"].as_str().is_some_and(|why| why.starts_with("may still run and bill: ") && why.contains("UnauthorizedOperation"));
+        assert_eq!(trouble, *id == stubborn, "{machine}");
     }
     for (id, removed) in [(&disk, true), (&stuck, false)] {
         assert_eq!(of(&told["residue"], id)["removed"], removed, "{told:#}");
     }
     let named = document(&sweep(&ec2, &["--machine", &stray, "--yes", "-o", "json"]));
     assert_eq!((&named["machines"][0]["instance"], &named["machines"][0]["done"]), (&stray.as_str().into(), &"asked".into()), "{named:#}");
+}
+
+/// A sweep cannot know what its disk holds: it is said each time, and the exit code is no success.
+#[test]
+fn a_machine_that_ec2_does_not_stop_is_told_with_its_price_and_what_ends_it() {
+    let Some(ec2) = cloud() else { return };
+    let kept = ours(&ec2, REGIONS[0], -1);
+    let sandbox = Sandbox::new();
+    let at = |name: &str| format!("root/jobs/digits-222222/{name}.json");
+    sandbox.write(&at("spec"), include_str!("../data/v1/spec.json"));
+    let settled = include_str!("../data/v1/settled.json").replace("\"because\": \"interrupted\",", "\"because\": \"succeeded\", \"kept\": true,");
+    sandbox.write(&at("attempts/0001/settled"), settled);
+    ec2.fault(Fault::code("StopInstances", "UnsupportedOperation").always());
+    let sweep = |args: &[&str]| sweep_in(&sandbox, &ec2, &[&["--job-root", "root"], args].concat());
+    let named = ["--machine", kept.as_str(), "--yes"];
+    let (told, said, named) = std::thread::scope(|scope| {
+        let (told, said) = (scope.spawn(|| sweep(&["--yes", "-o", "json"])), scope.spawn(|| sweep(&["--yes"])));
+        let named = sweep(&named);
+        (told.join().expect("it ends"), said.join().expect("it ends"), named)
+    });
+    for swept in [&said, &named] {
+        let warned = swept.err.lines().find(|line| line.starts_with(&format!("warning: {kept} in us-east-1 runs on and bills $1.01/h: cannot stop")));
+        let warned = warned.unwrap_or_else(|| panic!("{swept:?}"));
+        assert!(
+            swept.code == 103 && warned.ends_with("`lamp --job-root root cancel digits-222222` ends it for good, and its disk goes with it"),
+            "{swept:?}"
+        );
+    }
+    let machine = of(&document(&told)["machines"], &kept).clone();
+    assert_eq!((told.code, &machine["done"], &machine["job"]), (103, &"unstoppable".into(), &"digits-222222".into()), "{told:?}");
+    assert!(
+        machine["trouble"].as_str().is_some_and(|why| why.contains("/h: cannot stop") && why.contains("`lamp cancel digits-222222`")),
+        "{machine}"
+    );
+    assert!(lives(&ec2, &kept) && ec2.calls_of("TerminateInstances").is_empty());
 }
 
 /// Who says yes sees what the job goes on from, and what the machine has cost.

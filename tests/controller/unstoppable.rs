@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::SignedDuration;
+use lamplighter::controller::EndAsked;
 use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{EndedBecause, JobOutcome, Reaction, Receipt, Wish};
 use lamplighter::market::{self, Market, Region};
@@ -12,6 +14,7 @@ use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::support::virtual_clock::{VirtualClock, simulate};
+use super::visit::{ROOM, ids};
 
 /// As EC2 answers for a machine that it never stops (`UnsupportedOperation`).
 struct Restless {
@@ -75,5 +78,38 @@ fn where_its_disk_is_all_there_is_it_is_told_with_what_it_costs_and_what_ends_it
             world.wish(Wish::Cancel).await;
         });
         has_ended(&world, &receipt.unwrap()).await;
+    });
+}
+
+/// Nobody drives its job, and its hard cap is long over.
+#[test]
+fn a_sweep_ends_it_by_no_cap_and_says_each_time_what_it_is_and_what_does() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let (world, cloud) = world(clock.clone(), &[]).await;
+        let controller = world.controller_on(world.store.clone(), cloud.clone());
+        controller.look(world.job()).await.unwrap();
+        clock.sleep(Duration::from_secs(3600)).await;
+        world.cloud.state.lock().unwrap().machines[0].view.tags.kill_at = Some(clock.now() - SignedDuration::from_mins(30));
+        let (places, _) = controller.everywhere().await;
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            let found = controller.look_for_orphans(&places).await;
+            let asked = controller.end_orphan(&found.machines[0]).await.unwrap();
+            let Some(EndAsked::RunsOn(why)) = asked else { panic!("{asked:?}: {found:?}") };
+            said.push(why);
+            clock.sleep(Duration::from_secs(300)).await;
+        }
+        let visit = controller.visit("lamplighter-sweeper-me", "test", ROOM).await;
+        assert!(visit.is_sick() && ids(&visit).is_empty(), "{visit:?}");
+        assert_eq!(visit.trouble[0].what, "i-1 in local");
+        said.push(visit.trouble[0].why.clone());
+        let wanted = "runs on and bills: cannot stop i-1: this machine cannot be stopped, only terminated; its disk is to stay, and no sweep knows \
+                      what is on it alone: `lamp cancel digits-222222` ends it for good, and its disk goes with it";
+        assert_eq!(said, [wanted; 4]);
+        assert_eq!((world.cloud.running(), *cloud.stops.lock().unwrap()), (vec!["i-1".to_owned()], 4), "it is asked each time, and lives");
+        // And that word does.
+        world.wish(Wish::Cancel).await;
+        has_ended(&world, &controller.drive(world.job()).await.unwrap()).await;
+        assert_eq!(*cloud.stops.lock().unwrap(), 4, "without another try to keep its disk");
     });
 }
