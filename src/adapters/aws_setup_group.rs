@@ -31,7 +31,7 @@ pub(super) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
     let (vpcs, groups) = tokio::join!(vpcs(session, &region), groups);
     let of = |vpc, group, elsewhere| {
         let by_subnets = !session.settings.subnets.is_empty();
-        RegionFound { region: region.to_string(), vpc, by_subnets, group, elsewhere }
+        RegionFound { region: region.to_string(), vpc, by_subnets, group, elsewhere, stands_in: None }
     };
     let vpcs = match vpcs {
         Ok(vpcs) => vpcs,
@@ -53,7 +53,13 @@ pub(super) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
     }
     let here =
         |vpc: &String| groups.iter().find(|group| group.vpc_id() == Some(vpc)).map_or(Found::Nothing, |group| Found::There(group_found(group)));
-    vpcs.iter().map(|vpc| of(named(vpc), here(vpc), std::mem::take(&mut elsewhere))).collect()
+    // An id is one group's, of one network.
+    let stands_in = |vpc: &String| groups.iter().filter(|_| by == "group-id").find_map(|group| group.vpc_id().filter(|there| there != vpc));
+    let seen = |vpc| {
+        let found = of(named(vpc), here(vpc), std::mem::take(&mut elsewhere));
+        RegionFound { stands_in: stands_in(vpc).map(str::to_owned), ..found }
+    };
+    vpcs.iter().map(seen).collect()
 }
 
 /// Those of the user's subnets, else the default one.

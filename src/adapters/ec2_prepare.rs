@@ -19,6 +19,7 @@ use super::ec2_describe::filter;
 use super::ec2_errors::meaning;
 use super::ec2_image::{self, Image};
 use super::ec2_subnets::{self, Place};
+use crate::instance::setup::one_network;
 use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec};
 use crate::market::{Arch, Market, Offer, Region};
 use crate::ports::CloudError;
@@ -122,13 +123,17 @@ fn group_name(session: &AwsSession) -> &str {
     session.settings.security_group.as_deref().unwrap_or(GROUP)
 }
 
+fn is_id(group: &str) -> bool {
+    group.starts_with("sg-")
+}
+
 /// Those of the name, one in each network, or the one of the id.
 async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, CloudError> {
     if let Some(known) = session.memory.groups.get(region, TRUSTED) {
         return Ok(known);
     }
     let name = group_name(session);
-    let wanted = filter(if name.starts_with("sg-") { "group-id" } else { "group-name" }, [name.to_owned()]);
+    let wanted = filter(if is_id(name) { "group-id" } else { "group-name" }, [name.to_owned()]);
     let told = session.ec2(region).await.describe_security_groups().filters(wanted).send().await;
     let told = told.map_err(|error| meaning(&format!("look at the security groups in {region}"), error))?;
     let groups: Vec<Group> = told.security_groups().iter().filter_map(group).collect();
@@ -154,6 +159,10 @@ fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<St
     };
     match groups.iter().find(|group| group.network == subnet.network) {
         None if groups.is_empty() => wrong(format!("there is no security group `{name}`; {anew}")),
+        None if is_id(name) => {
+            let (theirs, ours) = (&groups[0].network, &subnet.network);
+            wrong(format!("the security group `{name}` is in {theirs}, and {} lies in {ours}: {}", subnet.id, one_network(theirs, ours)))
+        }
         None => wrong(format!("the security group `{name}` is not in {}, where {} lies; {there}", subnet.network, subnet.id)),
         Some(group) if group.lets_in => wrong(format!(
             "the security group `{name}` ({}) lets somebody in; machines of ours need no open port: remove its inbound rules",

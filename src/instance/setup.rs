@@ -56,6 +56,11 @@ pub enum ImageFound {
     Unknown(String),
 }
 
+/// What mends a security group of one network where machines are bought in another.
+pub fn one_network(theirs: &str, ours: &str) -> String {
+    format!("name a security group of {ours} as `security_group` in [aws], or subnets of {theirs} as `subnets`")
+}
+
 /// S3's refusal to say anything of a bucket, not even that it is there, is an answer: whoever asks whether a bucket is theirs is told so.
 pub fn not_ours(bucket: &str) -> String {
     format!("`{bucket}` is another account's, or we may not look at it")
@@ -179,6 +184,8 @@ pub struct RegionFound {
     pub group: Found<GroupFound>,
     /// Groups of the same name in networks of the region where no machine is bought any more.
     pub elsewhere: Vec<GroupFound>,
+    /// The network that the group stands in which the user names by its id, where it is another one.
+    pub stands_in: Option<String>,
 }
 
 impl RegionFound {
@@ -186,6 +193,20 @@ impl RegionFound {
     pub fn place(&self) -> String {
         let network = self.vpc.there().filter(|_| self.by_subnets);
         network.map_or_else(|| self.region.clone(), |vpc| format!("{vpc} of {}", self.region))
+    }
+
+    /// The network of the group, that of the machines, and what brings them together; `None`: the group is in no other.
+    pub fn apart(&self) -> Option<(&str, &str, String)> {
+        let (theirs, ours) = (self.stands_in.as_deref()?, self.vpc.there()?);
+        Some((theirs, ours, one_network(theirs, ours)))
+    }
+
+    /// What a launch lacks where the group is not there.
+    pub fn no_group(&self, group: &str) -> String {
+        match self.apart() {
+            Some((theirs, ours, _)) => format!("no security group `{group}` in {ours} of {} (it is in {theirs})", self.region),
+            None => format!("no security group `{group}` in {}", self.region),
+        }
     }
 }
 

@@ -233,6 +233,9 @@ pub fn judge_network(names: &SetupNames, found: &RegionFound) -> Check {
         }
         (Found::Nothing, Found::Nothing) => Check::failure(name, "there is no default VPC, and no subnet is named")
             .fix(format!("`aws ec2 create-default-vpc --region {}`, or `subnets` and `security_group` in [aws]", found.region)),
+        (Found::Nothing, _) if let Some((theirs, ours, fix)) = found.apart() => {
+            Check::failure(name, format!("the security group {} is in {theirs}, and machines are bought in {ours}", names.group)).fix(fix)
+        }
         (Found::Nothing, _) if names.group != GROUP => Check::failure(name, format!("the security group {} is not there", names.group))
             .fix("one of that name, or of that id, in the network that machines are bought in; or leave `security_group` in [aws] away"),
         (Found::Nothing, _) => Check::failure(name, format!("there is no security group {}", names.group)).fix(INIT),

@@ -334,7 +334,7 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
     // `lamp init aws` makes things by its own names only.
     let cure = |ours: bool, key: &str| (!ours).then(|| format!("make it, or take `{key}` out of [aws] in the configuration"));
     lacks.extend(profile.map(|what| Lack { cure: cure(names.role == BOX_ROLE, "instance_profile"), ..by_init(what) }));
-    for RegionFound { region, vpc, group, .. } in &found.regions {
+    for found @ RegionFound { region, vpc, group, .. } in &found.regions {
         match (vpc, group) {
             (Found::Nothing, _) => lacks.push(Lack {
                 what: format!("no default network in {region}"),
@@ -342,8 +342,8 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
                 blocks_plan: true,
             }),
             (_, Found::Nothing) => {
-                let what = format!("no security group `{}` in {region}", names.group);
-                lacks.push(Lack { what, cure: cure(names.group == GROUP, "security_group"), blocks_plan: true });
+                let cure = found.apart().map(|(_, _, fix)| fix).or_else(|| cure(names.group == GROUP, "security_group"));
+                lacks.push(Lack { what: found.no_group(&names.group), cure, blocks_plan: true });
             }
             _ => {}
         }

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::sandbox::limit;
+use super::sandbox::{Ended, limit};
 use super::setup::User;
 
 const CONFIG: &str = "home/.config/lamplighter/config.toml";
@@ -21,10 +21,19 @@ fn network(user: &User, addresses: &str) -> (String, String) {
 
 /// The configuration with these subnets beside what is there.
 fn name_subnets(user: &User, subnets: &[&str]) {
+    name(user, "subnets", &format!("{subnets:?}"));
+}
+
+fn name(user: &User, key: &str, value: &str) {
     let config = user.sandbox.read(CONFIG);
-    let kept = config.lines().filter(|line| !line.starts_with("subnets"));
-    let all = kept.flat_map(|line| [line.to_owned()].into_iter().chain((line == "[aws]").then(|| format!("subnets = {subnets:?}"))));
+    let kept = config.lines().filter(|line| !line.starts_with(key));
+    let all = kept.flat_map(|line| [line.to_owned()].into_iter().chain((line == "[aws]").then(|| format!("{key} = {value}"))));
     user.sandbox.write(CONFIG, all.collect::<Vec<_>>().join("\n"));
+}
+
+fn plan(user: &User) -> Ended {
+    let args = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--on-demand"];
+    user.lamp(&[&args[..], limit(&args), &["--", "true"]].concat())
 }
 
 /// The networks in which a group of our name stands.
@@ -49,13 +58,8 @@ fn the_group_is_made_found_and_taken_away_in_the_network_of_the_users_subnets() 
     assert_eq!((default.len(), networks(&user)), (1, vec![("us-east-1".to_owned(), "ok".to_owned())]));
     let (vpc, subnet) = network(&user, "10.7");
     name_subnets(&user, &[&subnet]);
-    let plan = || {
-        let args = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--on-demand"];
-        let args = [&args[..], limit(&args), &["--", "true"]].concat();
-        user.lamp(&args)
-    };
     // The group of the default network is none of theirs, for a launch and for doctor alike.
-    let refused = plan();
+    let refused = plan(&user);
     let said = format!("the security group `lamplighter` is not in {vpc}, where {subnet} lies; `lamp init aws` makes one there");
     assert!(refused.code != 0 && refused.err.contains(&said), "{refused:?}");
     let place = format!("{vpc} of us-east-1");
@@ -65,7 +69,7 @@ fn the_group_is_made_found_and_taken_away_in_the_network_of_the_users_subnets() 
     assert!(made.code == 0 && made.out.contains(&format!("security group lamplighter in {place}")), "{made:?}");
     assert_eq!(groups(&user), [default.clone(), vec![vpc.clone()]].concat());
     assert_eq!(networks(&user), [(place, "ok".to_owned())]);
-    let planned = plan();
+    let planned = plan(&user);
     assert!(planned.code == 0 && planned.out.starts_with("g5.xlarge in us-east-1a, on-demand"), "{planned:?}");
     user.changes();
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
@@ -84,4 +88,40 @@ fn the_group_is_made_found_and_taken_away_in_the_network_of_the_users_subnets() 
     let gone = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(gone.code, 0, "{gone:?}");
     assert_eq!(groups(&user), Vec::<String>::new());
+}
+
+/// It is there, and of no use where the machines are.
+#[test]
+fn a_group_that_is_named_by_its_id_and_stands_in_another_network_is_said_to() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let found = user.ec2.ask("DescribeSecurityGroups", &[("Filter.1.Name", "group-name"), ("Filter.1.Value.1", "lamplighter")]).expect("groups");
+    let (id, theirs) = (found.all("groupId")[0].text.clone(), groups(&user).remove(0));
+    let (ours, subnet) = network(&user, "10.7");
+    let fix = |theirs: &str, ours: &str| format!("name a security group of {ours} as `security_group` in [aws], or subnets of {theirs} as `subnets`");
+    let said = || {
+        let (_, found) = user.json(&["doctor"]);
+        let checks = found["checks"].as_array().expect("checks").iter().cloned();
+        let network: Vec<Value> = checks.filter(|check| check["check"].as_str().is_some_and(|name| name.starts_with("network, "))).collect();
+        network[0].clone()
+    };
+    name(&user, "security_group", &format!("{id:?}"));
+    assert_eq!(said()["level"], "ok");
+    name_subnets(&user, &[&subnet]);
+    let check = said();
+    let words = format!("the security group {id} is in {theirs}, and machines are bought in {ours}");
+    assert_eq!((&check["level"], &check["said"], &check["fix"]), (&"failure".into(), &words.into(), &fix(&theirs, &ours).into()));
+    let refused = plan(&user);
+    let words = format!("the security group `{id}` is in {theirs}, and {subnet} lies in {ours}: {}", fix(&theirs, &ours));
+    assert!(refused.code != 0 && refused.err.contains(&words), "{refused:?}");
+
+    // The other way round: their own network's group, and no subnet of it.
+    let made = user.ec2.ask("CreateSecurityGroup", &[("GroupName", "own"), ("GroupDescription", "own"), ("VpcId", &ours)]).expect("made");
+    name(&user, "security_group", &format!("{:?}", made.all("groupId")[0].text));
+    assert_eq!(said()["level"], "ok");
+    let config = user.sandbox.read(CONFIG);
+    user.sandbox.write(CONFIG, config.lines().filter(|line| !line.starts_with("subnets")).collect::<Vec<_>>().join("\n"));
+    assert_eq!((&said()["level"], &said()["fix"]), (&"failure".into(), &fix(&ours, &theirs).into()));
+    let refused = plan(&user);
+    assert!(refused.code == 102 && refused.err.contains(&format!(" in {theirs} of us-east-1 (it is in {ours})")), "{refused:?}");
 }

@@ -198,7 +198,14 @@ fn removes_nothing(dice: &mut Dice) {
         bucket: Found::There(BucketFound { owner: owner(), ..BucketFound::default() }),
         role: Found::There(RoleFound { owner: owner(), ..RoleFound::default() }),
         profile: Found::There(ProfileFound { owner: owner(), roles: vec![] }),
-        regions: vec![RegionFound { region: "us-east-1".into(), vpc: Found::Nothing, by_subnets: false, group: Found::There(group), elsewhere }],
+        regions: vec![RegionFound {
+            region: "us-east-1".into(),
+            vpc: Found::Nothing,
+            by_subnets: false,
+            group: Found::There(group),
+            elsewhere,
+            stands_in: None,
+        }],
         spot_role: Found::There(()),
         alarm_role: Found::There(()),
     };

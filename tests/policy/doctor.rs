@@ -151,7 +151,7 @@ fn the_role_of_the_machines_allows_this_job_root() {
 
 #[test]
 fn a_machine_needs_a_network_and_nobody_a_way_in() {
-    let region = |vpc, group| RegionFound { region: "us-east-2".into(), vpc, by_subnets: false, group, elsewhere: vec![] };
+    let region = |vpc, group| RegionFound { region: "us-east-2".into(), vpc, by_subnets: false, group, elsewhere: vec![], stands_in: None };
     let vpc = || Found::There("vpc-1".to_owned());
     let group = |rules_in| Found::There(GroupFound { id: "sg-1".into(), owner: None, rules_in });
     let judge = |region| judge_network(&names(), &region).level;
@@ -164,6 +164,11 @@ fn a_machine_needs_a_network_and_nobody_a_way_in() {
     let missing = judge_network(&names(), &of_subnets(vpc(), Found::Nothing));
     assert_eq!((missing.level, missing.check.as_str()), (Level::Failure, "network, vpc-1 of us-east-2"));
     assert_eq!(judge(of_subnets(Found::Nothing, Found::Nothing)), Level::Warning);
+    // It is named by its id, and stands in another network.
+    let apart = RegionFound { stands_in: Some("vpc-2".into()), ..of_subnets(vpc(), Found::Nothing) };
+    let told = judge_network(&SetupNames { group: "sg-0a".into(), ..names() }, &apart);
+    assert_eq!((told.level, told.said.as_str()), (Level::Failure, "the security group sg-0a is in vpc-2, and machines are bought in vpc-1"));
+    assert_eq!(told.fix.as_deref(), Some("name a security group of vpc-1 as `security_group` in [aws], or subnets of vpc-2 as `subnets`"));
 }
 
 #[test]

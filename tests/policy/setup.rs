@@ -18,7 +18,7 @@ pub fn names() -> SetupNames {
 }
 
 fn region(group: Found<GroupFound>) -> RegionFound {
-    RegionFound { region: "us-east-2".into(), vpc: Found::There("vpc-1".into()), by_subnets: false, group, elsewhere: vec![] }
+    RegionFound { region: "us-east-2".into(), vpc: Found::There("vpc-1".into()), by_subnets: false, group, elsewhere: vec![], stands_in: None }
 }
 
 fn empty() -> SetupFound {
@@ -274,6 +274,10 @@ fn all_that_a_launch_would_miss_is_told_together() {
     let own = SetupNames { role: "theirs".into(), group: "sg-0a".into(), ..names() };
     let cures: Vec<bool> = lacking(&own, &nothing).iter().map(|lack| lack.cure.is_some()).collect();
     assert_eq!(cures, [false, true, true]);
+    let apart = RegionFound { stands_in: Some("vpc-2".into()), ..region(Found::Nothing) };
+    let lacks = lacking(&own, &ReadyFound { regions: vec![apart], ..ready.clone() });
+    assert_eq!((lacks.len(), lacks[0].what.as_str()), (1, "no security group `sg-0a` in vpc-1 of us-east-2 (it is in vpc-2)"), "{lacks:?}");
+    assert!(lacks[0].cure.as_ref().is_some_and(|cure| cure.starts_with("name a security group of vpc-1 as `security_group`")), "{lacks:?}");
     let no_network = RegionFound { region: "us-east-2".into(), vpc: Found::Nothing, ..region(Found::Nothing) };
     let lacks = lacking(&names(), &ReadyFound { regions: vec![no_network], ..ready });
     assert!(lacks.len() == 1 && lacks[0].cure.as_ref().is_some_and(|cure| cure.contains("create-default-vpc")), "{lacks:?}");
