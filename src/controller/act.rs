@@ -182,7 +182,7 @@ impl Controller {
             // A clock that was set while it was planned has dated its hard end. One that was not is not asked for again.
             self.must_know_the_time().await?;
             let Some(turn) = self.turn_to_launch(&plan).await else { return Ok(Done::Waiting) };
-            if self.hold_back(dir, memory, &plan).await? {
+            if self.hold_back(dir, memory, &plan, &turn.caps).await? {
                 return Ok(Done::Waiting);
             }
             self.write_user_data(spec, &mut plan).await?;

@@ -88,7 +88,7 @@ impl Controller {
             self.make(dir, spec).await?;
             return Ok((memory, Ok(())));
         };
-        match self.cap_on(&plan).await {
+        match self.cap_of(&turn.caps, &plan).await {
             Ok(None) => {}
             Ok(Some(reason)) => {
                 self.make(dir, spec).await?;

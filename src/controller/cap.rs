@@ -36,6 +36,14 @@ pub struct Launching {
     turns: Vec<Arc<dyn Turns>>,
 }
 
+/// What a launch goes by: the caps of its moment; and its turn, until it is dropped.
+#[derive(Default)]
+pub(super) struct MayLaunch {
+    pub caps: Caps,
+    #[expect(dead_code, reason = "held, and never looked at")]
+    turns: Vec<Turn>,
+}
+
 /// A launch that a cap holds back.
 #[derive(Clone, Debug)]
 pub struct HeldBack {
@@ -76,21 +84,20 @@ impl Controller {
         }
     }
 
-    /// `None`: it is another process's turn, or another job root's.
-    pub(super) async fn turn_to_launch(&self, plan: &Plan) -> Option<Vec<Turn>> {
-        let mut taken = Vec::new();
-        if self.caps_on(plan).is_some() {
-            for turns in &self.launching.turns {
-                taken.push(turns.take(TURN_MAX).await?);
-            }
+    /// With the caps as they are by then. `None`: it is another process's turn, or another job root's.
+    pub(super) async fn turn_to_launch(&self, plan: &Plan) -> Option<MayLaunch> {
+        if !is_paid(plan) {
+            return Some(MayLaunch::default());
         }
-        Some(taken)
-    }
-
-    /// The caps as they are now, where they may hold this plan back.
-    fn caps_on(&self, plan: &Plan) -> Option<Caps> {
-        let is_paid = plan.offer.hourly_at_most(plan.bid) > UsdPerHour::ZERO;
-        if is_paid { Some(self.caps.anew()).filter(|caps| !caps.are_none()) } else { None }
+        let (mut caps, mut turns) = (self.caps.anew(), Vec::new());
+        if !caps.are_none() && !self.launching.turns.is_empty() {
+            for each in &self.launching.turns {
+                turns.push(each.take(TURN_MAX).await?);
+            }
+            // It may have waited, and somebody may have written another meanwhile.
+            caps = self.caps.anew();
+        }
+        Some(MayLaunch { caps, turns })
     }
 
     /// What all jobs of this owner in this job root cost now.
@@ -102,12 +109,20 @@ impl Controller {
         Ok(cap::spending(&self.ledger.read(now).await?, now))
     }
 
-    /// Why this plan may not be launched now; `None`: it may.
+    /// Why this plan may not be launched, by the caps as they were read last: for what is said before a launch, which reads them anew.
+    /// `None`: it may.
     ///
     /// # Errors
     /// When the store does not answer: what is not known is not spent.
     pub async fn cap_on(&self, plan: &Plan) -> Result<Option<Reason>, JobDirError> {
-        let Some(caps) = self.caps_on(plan) else { return Ok(None) };
+        self.cap_of(&self.caps.last(), plan).await
+    }
+
+    /// The same, by these.
+    pub(super) async fn cap_of(&self, caps: &Caps, plan: &Plan) -> Result<Option<Reason>, JobDirError> {
+        if caps.are_none() || !is_paid(plan) {
+            return Ok(None);
+        }
         let now = self.clock.now();
         let (ours, others) = tokio::join!(self.ledger.read(now), join_all(self.beside.iter().map(|ledger| ledger.read(now))));
         let mut spells = ours?;
@@ -127,7 +142,7 @@ impl Controller {
                 }
             }
         }
-        let reason = cap::judge(&caps, &cap::spending(&spells, now), plan.offer.hourly_at_most(plan.bid), now);
+        let reason = cap::judge(caps, &cap::spending(&spells, now), plan.offer.hourly_at_most(plan.bid), now);
         Ok(reason.map(|reason| self.counted(reason, &by_heart)))
     }
 
@@ -151,9 +166,9 @@ impl Controller {
         memory.held_back.as_ref().is_some_and(|held| self.clock.mono() < held.until)
     }
 
-    /// Whether a cap holds this plan back; then it is recorded why.
-    pub(super) async fn hold_back(&self, dir: &JobDir, memory: &mut JobMemory, plan: &Plan) -> Result<bool, JobDirError> {
-        let reason = self.cap_on(plan).await?;
+    /// Whether one of these caps holds this plan back; then it is recorded why.
+    pub(super) async fn hold_back(&self, dir: &JobDir, memory: &mut JobMemory, plan: &Plan, caps: &Caps) -> Result<bool, JobDirError> {
+        let reason = self.cap_of(caps, plan).await?;
         self.ledger.tell_jobs_over().await;
         let held = reason.is_some();
         match reason {
@@ -176,4 +191,8 @@ impl Controller {
         }
         memory.held_back = Some(HeldBack { until: self.clock.mono() + look, said: reason.text });
     }
+}
+
+fn is_paid(plan: &Plan) -> bool {
+    plan.offer.hourly_at_most(plan.bid) > UsdPerHour::ZERO
 }

@@ -7,7 +7,7 @@ use lamplighter::controller::{CapsInForce, submit};
 use lamplighter::job::JobOutcome;
 use lamplighter::market::UsdPerHour;
 use lamplighter::policy::cap::Caps;
-use lamplighter::ports::{Clock, Store};
+use lamplighter::ports::{Clock, Store, Turn, Turns};
 
 use super::cloud::Life;
 use super::support::virtual_clock::{VirtualClock, simulate};
@@ -55,5 +55,41 @@ fn a_cap_that_is_written_while_a_daemon_runs_holds_at_the_next_launch() {
         };
         let ((), later) = tokio::join!(driven, looked);
         assert_eq!(later.receipt().await.expect("the store answers").expect("it has ended").outcome, JobOutcome::Succeeded);
+    });
+}
+
+/// Nobody else launches.
+struct Alone;
+
+#[async_trait::async_trait]
+impl Turns for Alone {
+    async fn take(&self, _: Duration) -> Option<Turn> {
+        Some(Box::new(()))
+    }
+}
+
+/// What is said before a launch goes by the start's; a turn may have been waited for.
+#[test]
+fn a_launch_reads_the_caps_once_and_once_more_after_its_turn() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        for (caps, takes_turns, reads) in [(Caps::default(), true, 1), (per_hour("9"), false, 1), (per_hour("9"), true, 2)] {
+            let world = World::unmade(clock.clone(), &[AN_HOUR]).await;
+            let read = Arc::new(Mutex::new(0));
+            let counted = Arc::clone(&read);
+            let in_force = CapsInForce::read_by(caps, move || {
+                *counted.lock().expect("nobody panics with it") += 1;
+                Ok(caps)
+            });
+            let mut controller = world.controller().capped_by(Arc::new(in_force));
+            if takes_turns {
+                controller = controller.taking_turns(Arc::new(Alone));
+            }
+            let planned = controller.first_plan(&world.spec).await.expect("a plan");
+            assert_eq!(controller.cap_on(&planned.plan).await.expect("the store answers"), None);
+            assert_eq!(*read.lock().expect("nobody panics with it"), 0, "the process has just begun");
+            let (_, begun) = controller.begin(&world.dir, &world.spec, planned).await.expect("made");
+            begun.expect("launched");
+            assert_eq!((world.cloud.launches(), *read.lock().expect("nobody panics with it")), (1, reads), "{caps:?} {takes_turns}");
+        }
     });
 }
