@@ -16,7 +16,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::object_source::{Buffers, Source, generic, part_bytes};
+use crate::ports::{self, Arrival};
 
 /// Parts under way at once where no room bounds them: downloads and copies. Four hold 32 MiB of memory.
 pub(super) const PARTS_IN_FLIGHT: usize = 4;
+
+/// S3's word, with a 400, for a part that it has not as we remember it.
+const NO_SUCH_PART: &str = "InvalidPart";
 
 /// What makes a file the same file with the same content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +72,8 @@ const PACKED_KEPT: Duration = Duration::from_secs(7 * 86_400);
 #[derive(Default)]
 pub(super) struct Uploads {
     folder: Option<PathBuf>,
-    /// No file is there any more at the next try, which packs the same content into another one.
+    /// No file is there any more at the next try, which packs the same content into another one. (An agent that is sent stays where it is;
+    /// its name in the store says what is in it too.)
     packed_anew: bool,
     busy: Mutex<BTreeSet<PathBuf>>,
     pub buffers: Buffers,
@@ -118,7 +123,7 @@ impl Uploads {
         path: &Path,
         source: Source,
         first: Bytes,
-        sent: &AtomicU64,
+        sent: &Arrival,
     ) -> Result<(u64, Option<String>), Error> {
         let stamp = stamp(path, source.file()).map_err(generic)?;
         let by_content = self.packed_anew && source.so_far().is_some();
@@ -212,7 +217,7 @@ impl Upload<'_> {
         key: &Key,
         mut source: Source,
         first: Bytes,
-        there: &AtomicU64,
+        there: &Arrival,
     ) -> Result<(Source, Vec<PartId>), Error> {
         let (id, mut part, buffers) = (self.id.clone(), first, &self.uploads.buffers);
         let (mut sending, mut arrived) = (FuturesUnordered::new(), BTreeMap::new());
@@ -220,14 +225,14 @@ impl Upload<'_> {
             let (number, sha256) = (source.number - 1, source.so_far());
             if let Some(known) = self.arrived.get(&number).filter(|known| sha256.is_none() || known.sha256 == sha256) {
                 arrived.insert(number, PartId { content_id: known.tag.clone() });
-                there.fetch_add(std::mem::take(&mut part).len() as u64, Ordering::Relaxed);
+                there.is_there(std::mem::take(&mut part).len() as u64);
             } else {
                 let (body, id) = (std::mem::take(&mut part), &id);
                 sending.push(async move {
                     let (bytes, began) = (body.len(), Instant::now());
                     let tag = s3.put_part(key, id, number, body.into()).await?.content_id;
                     buffers.arrived(bytes, began.elapsed());
-                    there.fetch_add(bytes as u64, Ordering::Relaxed);
+                    there.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
                     Ok(Arrived { number, tag, sha256 })
                 });
             }
@@ -235,7 +240,7 @@ impl Upload<'_> {
                 && source.leave_out().map_err(generic)?
             {
                 arrived.insert(known.number, PartId { content_id: known.tag.clone() });
-                there.fetch_add(source.part_bytes, Ordering::Relaxed);
+                there.is_there(source.part_bytes);
             }
             // It goes on sending while the next part waits for room and is read.
             let mut read = std::pin::pin!(source.next(buffers));
@@ -270,6 +275,10 @@ impl Upload<'_> {
             let _gone = s3.abort_multipart(key, &self.id).await;
         } else if matches!(error, Error::NotFound { .. }) {
             // The store knows nothing of it any more.
+            self.forget();
+        } else if ports::chain(&error).contains(NO_SUCH_PART) {
+            // Each further try would meet the same.
+            let _gone = s3.abort_multipart(key, &self.id).await;
             self.forget();
         }
         error

@@ -25,7 +25,7 @@ use super::object_pieces::{download, head, is_refused};
 use super::object_source::{Source, generic};
 use super::system_clock::SystemClock;
 use crate::market::{Span, elapsed};
-use crate::ports::{Clock as _, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError, chain};
+use crate::ports::{Arrival, Clock as _, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError, chain};
 
 /// What S3 copies in one call.
 const COPY_BYTES_MAX: u64 = 5 << 30;
@@ -129,11 +129,11 @@ impl S3Store {
     }
 
     /// Gives its size, and its hash if that is asked for.
-    async fn upload(&self, key: &str, path: &Path, hashed: bool, sent: &AtomicU64) -> Result<(u64, Option<String>), Error> {
+    async fn upload(&self, key: &str, path: &Path, hashed: bool, sent: &Arrival) -> Result<(u64, Option<String>), Error> {
         let key = self.key(key)?;
         let (source, first) = Source::open(path, hashed).map_err(generic)?.next(&self.uploads.buffers).await?;
         if source.at_end() || (first.len() as u64) < source.part_bytes {
-            sent.fetch_add(self.files.put(&key, first.into()).await.map(|_| source.bytes)?, Ordering::Relaxed);
+            sent.bytes.fetch_add(self.files.put(&key, first.into()).await.map(|_| source.bytes)?, Ordering::Relaxed);
             return Ok((source.bytes, source.so_far()));
         }
         self.uploads.send(&self.files, &key, path, source, first, sent).await
@@ -210,16 +210,16 @@ impl Store for S3Store {
     }
 
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
-        self.put_file_counted(key, path, &Arc::default()).await
+        self.put_file_counted(key, path, &Arrival::default()).await
     }
 
-    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arc<AtomicU64>) -> Result<(u64, String), StoreError> {
+    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
         let (bytes, sha256) = self.upload(key, path, true, sent).await.map_err(|error| failed("upload", key, error))?;
         Ok((bytes, sha256.expect("it was asked for")))
     }
 
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
-        self.upload(key, path, false, &AtomicU64::default()).await.map(|(bytes, _)| bytes).map_err(|error| failed("upload", key, error))
+        self.upload(key, path, false, &Arrival::default()).await.map(|(bytes, _)| bytes).map_err(|error| failed("upload", key, error))
     }
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {

@@ -2,14 +2,17 @@
 //! to that id alone, so whoever is cut off leaves it to the next that sends for a job of the same name.
 //!
 //! ```text
-//!   <state>/unsent/<hash of the job root>/<name>     the id; locked while somebody sends, and gone once all is sent
+//!   <state>/unsent/<hash of the job root>/<name>-<hash>     the id; locked while somebody sends, and gone once all is sent
 //! ```
+//! The second hash is of the workdir, since two projects may call their jobs alike, and of the machine: a state folder that two machines
+//! share, or that was copied, has locks that may not reach from one to the other.
 //! What must never live here: how far the code is (`object_parts`), and whether the job exists by now (whoever takes the id asks).
 
 #![expect(clippy::disallowed_methods, reason = "keeps its files in the state folder")]
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{driver_process, here};
@@ -24,20 +27,28 @@ pub struct Unsent {
 }
 
 impl Unsent {
-    /// For a job that is called as this one; `None`: another process sends for one of that name just now.
+    /// For a job of this workdir that is called as this one; `None`: another process sends for such a one just now.
     ///
     /// # Errors
     /// When the state folder cannot be read or written.
-    pub fn take(state: &Path, job_root: &str, job: &JobId) -> io::Result<Option<Unsent>> {
+    pub fn take(state: &Path, job_root: &str, workdir: &Path, job: &JobId) -> io::Result<Option<Unsent>> {
         let folder = state.join("unsent").join(driver_process::hash(job_root.trim_end_matches('/')));
         // An id of which the bucket has given up by now what had arrived is of no use to anybody.
         driver_process::forget_old(&folder);
-        let path = folder.join(job.name());
-        let Some(mut file) = here::lock(&path)? else { return Ok(None) };
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let left = text.parse::<JobId>().ok().filter(|left| left.name() == job.name());
-        Ok(Some(Unsent { left, file, path }))
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let path = folder.join(format!("{}-{}", job.name(), driver_process::hash(&format!("{machine}\n{}", workdir.display()))));
+        // Between the opening and the lock somebody may have sent all of it, or thought it old.
+        for _ in 0..3 {
+            let Some(mut file) = here::lock(&path)? else { return Ok(None) };
+            if file.metadata()?.nlink() == 0 {
+                continue;
+            }
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            let is_alike = |left: &JobId| left.name() == job.name() && left.as_str().len() == job.as_str().len();
+            return Ok(Some(Unsent { left: text.parse().ok().filter(is_alike), file, path }));
+        }
+        Ok(None)
     }
 
     /// The one that was left here, with some of its code perhaps.
@@ -60,9 +71,10 @@ impl Unsent {
     /// # Errors
     /// When it cannot be written: then the next of this name finds an id that is taken perhaps.
     pub fn sent(self) -> io::Result<()> {
-        // First: whoever has opened it before it is gone reads what is in it.
+        // First: whoever cannot remove it leaves nothing in it.
         self.file.set_len(0)?;
-        fs::remove_file(&self.path)
+        // One that was thought old while it was held may have been made anew by somebody else.
+        if self.file.metadata()?.nlink() > 0 { fs::remove_file(&self.path) } else { Ok(()) }
     }
 }
 
@@ -77,7 +89,7 @@ mod tests {
     #[test]
     fn an_id_is_left_to_the_next_of_its_name_until_its_code_is_sent() {
         let state = tempfile::tempdir().unwrap();
-        let take = |root: &str, id: &str| Unsent::take(state.path(), root, &job(id)).unwrap();
+        let take = |root: &str, id: &str| Unsent::take(state.path(), root, Path::new("/a"), &job(id)).unwrap();
         let mut first = take("s3://a/b", "digits-222222").unwrap();
         assert_eq!(first.left(), None);
         first.leave(&job("digits-222222")).unwrap();
@@ -86,6 +98,8 @@ mod tests {
         for (root, id) in [("s3://a/c", "digits-333333"), ("s3://a/b", "digit-333333")] {
             assert_eq!(take(root, id).unwrap().left(), None, "{root} {id}");
         }
+        let other = Unsent::take(state.path(), "s3://a/b", Path::new("/b"), &job("digits-333333")).unwrap().unwrap();
+        assert_eq!(other.left(), None, "another project has another code");
         let mut second = take("s3://a/b/", "digits-333333").unwrap();
         assert_eq!(second.left(), Some(&job("digits-222222")));
         second.leave(&job("digits-444444")).unwrap();
@@ -99,12 +113,25 @@ mod tests {
     #[test]
     fn what_is_no_id_of_this_name_is_nobodys() {
         let state = tempfile::tempdir().unwrap();
-        let taken = Unsent::take(state.path(), "s3://a/b", &job("digits-222222")).unwrap().unwrap();
-        let path = taken.path.clone();
-        drop(taken);
-        for text in ["", "other-222222", "../../x", "digits 2"] {
+        let take = || Unsent::take(state.path(), "s3://a/b", Path::new("/a"), &job("digits-333333")).unwrap().unwrap();
+        let path = take().path.clone();
+        for text in ["", "other-222222", "../../x", "digits 2", "digits", "digits-2"] {
             fs::write(&path, text).unwrap();
-            assert_eq!(Unsent::take(state.path(), "s3://a/b", &job("digits-333333")).unwrap().unwrap().left(), None, "{text}");
+            assert_eq!(take().left(), None, "{text}");
         }
+    }
+
+    /// It was thought old, and another process has begun anew.
+    #[test]
+    fn who_holds_what_is_gone_takes_nothing_from_whoever_came_after() {
+        let state = tempfile::tempdir().unwrap();
+        let take = || Unsent::take(state.path(), "s3://a/b", Path::new("/a"), &job("digits-222222")).unwrap().unwrap();
+        let first = take();
+        fs::remove_file(&first.path).unwrap();
+        let mut second = take();
+        second.leave(&job("digits-333333")).unwrap();
+        first.sent().unwrap();
+        drop(second);
+        assert_eq!(take().left(), Some(&job("digits-333333")));
     }
 }

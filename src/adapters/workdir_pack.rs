@@ -326,7 +326,9 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry) -
     let unreadable = |source| AppendError::Entry(PackError::Read { path: entry.path.clone(), source });
     let meta = fs::symlink_metadata(&full).map_err(unreadable)?;
     let mut header = tar::Header::new_gnu();
-    header.set_mtime(u64::try_from(meta.mtime()).unwrap_or(0));
+    // The date of a folder changes with all that comes and goes in it, also with what does not ship.
+    let dated = if entry.kind == PackKind::Folder { 0 } else { meta.mtime() };
+    header.set_mtime(u64::try_from(dated).unwrap_or(0));
     header.set_mode(meta.mode() & 0o777);
     header.set_uid(0);
     header.set_gid(0);

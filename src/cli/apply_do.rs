@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::apply::Ready;
 use super::attach::Attached;
+use super::fetch::with_progress;
 use super::run::Launched;
 use super::signals::Left;
 use super::submission::{self, Pending};
@@ -211,9 +212,10 @@ async fn make_job(
         Err(error) => {
             context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
             let pending = submission::pack(context, &ready.prepared, spec)?;
-            let (made, _) = left.undisturbed(context, pending.shown(context, controller.submit(&pending.spec, pending.archive()))).await;
+            left.or_give_up(broken_off, pending.shown(context, pending.upload(controller))).await?;
+            let (made, _) = left.undisturbed(context, controller.make(&here, &pending.spec)).await;
             match made.ok_or_else(broken_off)? {
-                Ok(dir) => dir,
+                Ok(()) => here,
                 Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
                 Err(error) => return Err(submission::submit_fault(&error)),
             }
@@ -248,7 +250,8 @@ async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault>
     let Scheduled { dir, new, packed, .. } = scheduled;
     let fault = |error: JobDirError| job_root::record_fault(&error);
     if let Some(code) = &new.code {
-        dir.put_code(&code.sha256, &packed.archive().path).await.map_err(fault)?;
+        let sending = dir.put_code(&code.sha256, &packed.archive().path);
+        with_progress(context, || "sending the code".to_owned(), sending).await.map_err(fault)?;
     }
     dir.put_record(new, &*context.clock).await.map_err(|error| schedule_fault(&error))?;
     context.printer.note(format!("{}: schedule `{}/{}`", new.applied.file, dir.set(), dir.name()));

@@ -7,7 +7,7 @@ use super::workdir::Prepared;
 use super::{Context, submission};
 use crate::controller::WORTH_WAITING;
 use crate::job::ResolvedSpec;
-use crate::jobdir::JobDir;
+use crate::jobdir;
 use crate::wire::{Store, Unsent, Workstation};
 
 pub struct Draft {
@@ -30,23 +30,28 @@ impl Draft {
             return draft;
         }
         // A state folder that cannot be written is told of elsewhere; here it means that all is sent.
-        draft.unsent = workstation.take_unsent(&draft.spec.job).ok().flatten();
-        if let Some(job) = draft.unsent.as_ref().and_then(Unsent::left).cloned()
-            // It was made all the same, or nobody says whether: then it is no id for another job.
-            && matches!(JobDir::new(store.clone(), job.clone()).spec().await, Ok(None))
-        {
-            context
-                .printer
-                .note(format!("the code of {job} was not all sent when its call ended; what had arrived is not sent again, where it is the same"));
-            draft.spec.job = job;
+        let taken = workstation.take_unsent(&prepared.loaded.workdir, &draft.spec.job).ok().flatten();
+        let Some(job) = taken.as_ref().and_then(Unsent::left).cloned() else { return Draft { unsent: taken, ..draft } };
+        match jobdir::is_code_alone(store.as_ref(), &job).await {
+            Ok(true) => {
+                context.printer.note(format!(
+                    "the code of {job} was not all sent when its call ended; what had arrived is not sent again, where it is the same"
+                ));
+                (draft.spec.job, draft.unsent) = (job, taken);
+            }
+            // It was made all the same: it is no id for another job.
+            Ok(false) => draft.unsent = taken,
+            // It stays for whoever hears an answer.
+            Err(_) => {}
         }
         draft
     }
 
-    /// From here on its code is under way: whoever comes after a call that is cut off takes its id.
-    pub fn sends(&mut self) {
-        // What is not written down is sent once more.
-        let _left = self.unsent.as_mut().map(|unsent| unsent.leave(&self.spec.job));
+    /// From here on its code is under way, so large when it is packed: whoever comes after a call that is cut off takes its id.
+    pub fn sends(&mut self, packed_bytes: u64) {
+        // Of what is not sent in parts, or cannot be left, the next call sends all.
+        self.unsent =
+            self.unsent.take().filter(|_| packed_bytes >= WORTH_WAITING).and_then(|mut unsent| unsent.leave(&self.spec.job).ok().map(|()| unsent));
     }
 
     /// Whether the next call of its name goes on, should this one be cut off.

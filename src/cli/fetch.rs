@@ -108,9 +108,9 @@ pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder
         }
     });
     let pace = Pace::default();
-    pace.how_far(0, total, context.clock.mono());
+    pace.how_far(0, 0, total, context.clock.mono());
     let told = || {
-        let far = pace.how_far(come.load(Ordering::Relaxed), total, context.clock.mono());
+        let far = pace.how_far(come.load(Ordering::Relaxed), 0, total, context.clock.mono());
         format!("fetching {} of {}, {far}", done.load(Ordering::Relaxed), counted(all as u64, "file"))
     };
     Ok(with_progress(context, told, brought.buffered(FILES_IN_FLIGHT).collect()).await)
@@ -185,8 +185,7 @@ fn room_for(outputs: &[Output], folder: &Path, force: bool) -> Result<(), Fault>
     }
 }
 
-/// How fast bytes come or go, by what was seen lately: what was there from the beginning is no speed, and a line that was slow need not
-/// be slow.
+/// How fast bytes come or go, by what was seen lately: a line that was slow need not be slow.
 #[derive(Default)]
 pub struct Pace {
     seen: std::cell::RefCell<VecDeque<(Duration, u64)>>,
@@ -196,15 +195,21 @@ pub struct Pace {
 const PACE_OF: Duration = Duration::from_secs(20);
 
 impl Pace {
-    /// `1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`. `now`: of a clock that only goes forward.
-    pub fn how_far(&self, come: u64, total: u64, now: Duration) -> String {
+    /// `1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`. `before`: what of it an earlier try has brought, which is no speed; `now`: of a
+    /// clock that only goes forward.
+    pub fn how_far(&self, come: u64, before: u64, total: u64, now: Duration) -> String {
         let mut seen = self.seen.borrow_mut();
-        seen.push_back((now, come));
+        let moved = come.saturating_sub(before);
+        // A new try counts anew.
+        if seen.back().is_some_and(|(_, last)| moved < *last) {
+            seen.clear();
+        }
+        seen.push_back((now, moved));
         while seen.len() > 2 && now.saturating_sub(seen[1].0) >= PACE_OF {
             seen.pop_front();
         }
-        let (since, before) = seen[0];
-        let a_second = come.saturating_sub(before) as f64 / now.saturating_sub(since).as_secs_f64().max(0.001);
+        let (since, first) = seen[0];
+        let a_second = (moved - first) as f64 / now.saturating_sub(since).as_secs_f64().max(0.001);
         let mut text = format!("{} of {}", show_bytes(come), show_bytes(total));
         if a_second >= 1.0 {
             let left = total.saturating_sub(come) as f64 / a_second;
@@ -278,13 +283,15 @@ mod tests {
     #[test]
     fn the_line_says_how_far_and_how_long_by_what_came_lately() {
         let (gib, pace) = (1 << 30, Pace::default());
-        let look = |come: u64, secs: u64| pace.how_far(come, 11 * gib, Duration::from_secs(secs));
-        assert_eq!(look(0, 2), "0 B of 11.0 GiB");
-        assert_eq!(look(gib, 18), "1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
-        // What was fast at first, because it was there already, says nothing of the line.
-        assert_eq!(look(gib, 28), "1.0 GiB of 11.0 GiB, 39.4 MiB/s, 4m 20s left");
-        assert_eq!(look(gib + (10 << 20), 38), "1.0 GiB of 11.0 GiB, 512.0 KiB/s, 5h 41m left");
-        let other = Pace::default();
-        assert_eq!(other.how_far(10 * gib, 11 * gib, Duration::from_secs(1)), "10.0 GiB of 11.0 GiB", "it may have been there");
+        let look = |come: u64, before: u64, secs: u64| pace.how_far(come, before, 11 * gib, Duration::from_secs(secs));
+        assert_eq!(look(0, 0, 2), "0 B of 11.0 GiB");
+        assert_eq!(look(gib, 0, 18), "1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
+        // What was fast at first says nothing of the line as it is now.
+        assert_eq!(look(gib, 0, 28), "1.0 GiB of 11.0 GiB, 39.4 MiB/s, 4m 20s left");
+        assert_eq!(look(gib + (10 << 20), 0, 38), "1.0 GiB of 11.0 GiB, 512.0 KiB/s, 5h 41m left");
+        // A new try, which finds what is there as fast as it reads.
+        assert_eq!(look(gib / 2, gib / 2, 50), "512.0 MiB of 11.0 GiB");
+        assert_eq!(look(gib, gib, 51), "1.0 GiB of 11.0 GiB");
+        assert_eq!(look(gib + (10 << 20), gib, 60), "1.0 GiB of 11.0 GiB, 1.0 MiB/s, 2h 50m left");
     }
 }

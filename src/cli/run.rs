@@ -182,7 +182,7 @@ async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) 
     }
 }
 
-/// To whoever leaves while a large workdir is sent.
+/// To whoever leaves, or is cut off, while a large workdir is sent.
 const GOES_ON: &str = "the next `lamp run` of this name sends what has not arrived of the same folder";
 
 /// A job that was made.
@@ -207,10 +207,13 @@ pub async fn launch(
     left: &mut Left,
 ) -> Result<Launched, Fault> {
     let pending = submission::pack(context, prepared, draft.spec.clone())?;
-    draft.sends();
-    let gone = || if draft.is_gone_on_with() { gone_before().hint(GOES_ON) } else { gone_before() };
+    draft.sends(pending.packed_bytes());
     let upload = async { tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan)).0 };
-    left.or_give_up(gone, pending.shown(context, upload)).await?;
+    let sent = left.or_give_up(gone_before, pending.shown(context, upload)).await;
+    if sent.is_err() && draft.is_gone_on_with() {
+        context.printer.note(GOES_ON);
+    }
+    sent?;
     draft.sent();
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
     let (begun, has_left) = left.undisturbed(context, controller.begin(&dir, &pending.spec, planned)).await;

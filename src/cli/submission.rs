@@ -1,7 +1,6 @@
 //! From a prepared job to a submitted one, and what is said of its plan before.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 use super::fetch::{Pace, with_progress};
 use super::table::counted;
@@ -26,6 +25,11 @@ impl Pending {
         &self.archive
     }
 
+    /// What of it is to be sent.
+    pub fn packed_bytes(&self) -> u64 {
+        self.spec.code.as_ref().map_or(0, |code| code.packed_bytes)
+    }
+
     /// Uploads the code; the job does not exist yet.
     ///
     /// # Errors
@@ -36,9 +40,9 @@ impl Pending {
 
     /// Does what sends the code; from the first second on, people see how far it is.
     pub async fn shown<T>(&self, context: &Context, sending: impl Future<Output = T>) -> T {
-        let (pace, total) = (Pace::default(), self.spec.code.as_ref().map_or(0, |code| code.packed_bytes));
-        let told = || match self.archive.sent.load(Ordering::Relaxed) {
-            sent if sent < total => format!("sending the code, {}", pace.how_far(sent, total, context.clock.mono())),
+        let (pace, total) = (Pace::default(), self.packed_bytes());
+        let told = || match self.archive.sent.so_far() {
+            (there, before) if there < total => format!("sending the code, {}", pace.how_far(there, before, total, context.clock.mono())),
             // The agent may be under way still, or the job itself.
             _ => "the code is sent; a moment".to_owned(),
         };

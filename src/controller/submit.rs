@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -10,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::drive::Controller;
 use crate::job::{Applied, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, insist, is_silence, layout};
-use crate::ports::{Clock, Created, Store, StoreError, chain};
+use crate::ports::{Arrival, Clock, Created, Store, StoreError, chain};
 
 /// An archive of so many bytes goes in parts (`object_source`), and what has arrived of it is not sent twice. A smaller one is as soon
 /// sent by the next command.
@@ -63,13 +62,13 @@ impl SubmitError {
 #[derive(Debug)]
 pub struct Archive {
     pub path: PathBuf,
-    /// Bytes of it that have arrived, for whoever waits and wants to see them.
-    pub sent: Arc<AtomicU64>,
+    /// What of it is there, for whoever waits and wants to see it.
+    pub sent: Arrival,
 }
 
 impl From<&Path> for Archive {
     fn from(path: &Path) -> Self {
-        Archive { path: path.to_owned(), sent: Arc::default() }
+        Archive { path: path.to_owned(), sent: Arrival::default() }
     }
 }
 
@@ -87,12 +86,26 @@ pub async fn submit(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: Option
     Ok(dir)
 }
 
+fn goes_in_parts(store: &Arc<dyn Store>, spec: &ResolvedSpec) -> bool {
+    !store.is_folder() && spec.code.as_ref().is_some_and(|code| code.packed_bytes >= WORTH_WAITING)
+}
+
 async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Archive) -> Result<(), SubmitError> {
     let Some(code) = &spec.code else { return Ok(()) };
-    // Of what is tried again, what has arrived counts again.
-    archive.sent.store(0, Ordering::Relaxed);
-    let (_, sha256) = store.put_file_counted(&layout::code(&spec.job, &code.sha256), &archive.path, &archive.sent).await?;
-    if sha256 == code.sha256 { Ok(()) } else { Err(SubmitError::Changed) }
+    let key = layout::code(&spec.job, &code.sha256);
+    archive.sent.begins();
+    // All of it may have arrived with a try that was cut off before it knew: the key says what is in it.
+    if goes_in_parts(store, spec) && store.head(&key).await?.is_some_and(|there| there.bytes == code.packed_bytes) {
+        archive.sent.is_there(code.packed_bytes);
+        return Ok(());
+    }
+    let (_, sha256) = store.put_file_counted(&key, &archive.path, &archive.sent).await?;
+    if sha256 == code.sha256 {
+        return Ok(());
+    }
+    // Where it cannot be taken back, the machine finds that it is not what its spec says.
+    let _kept = store.delete(&key).await;
+    Err(SubmitError::Changed)
 }
 
 /// The first half of [`submit`]: the code is there, the job is not yet. Of a large archive, a line that breaks is waited for: the
@@ -101,8 +114,7 @@ async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Arch
 /// # Errors
 /// When the store refuses, or answers nobody for too long, or the archive is not the one that the spec describes.
 pub async fn upload_code(store: &Arc<dyn Store>, clock: &dyn Clock, spec: &ResolvedSpec, archive: &Archive) -> Result<(), SubmitError> {
-    let bytes = spec.code.as_ref().map_or(0, |code| code.packed_bytes);
-    let is_worth_it = !store.is_folder() && bytes >= WORTH_WAITING;
+    let is_worth_it = goes_in_parts(store, spec);
     let (mut broken_since, mut breaks) = (None, 0);
     loop {
         let began = clock.mono();
@@ -144,7 +156,10 @@ impl Controller {
     }
 
     /// The second half: now the job exists.
-    pub(super) async fn make(&self, dir: &JobDir, spec: &ResolvedSpec) -> Result<(), SubmitError> {
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub async fn make(&self, dir: &JobDir, spec: &ResolvedSpec) -> Result<(), SubmitError> {
         made(spec, insist(&*self.clock, || dir.create_spec(spec)).await)
     }
 }

@@ -46,5 +46,5 @@ pub use over::{JobsOver, jobs_over, put_jobs_over};
 pub use proofs::{ProofDir, proof_keys};
 pub use record::{RecordError, decode, encode};
 pub use schedules::{ScheduleDir, schedules};
-pub use stored::stored_kind;
+pub use stored::{is_code_alone, stored_kind};
 pub use sweeper::SweeperDir;

@@ -15,7 +15,7 @@ use super::dir::{JobDir, JobDirError, read, unless_damaged};
 use super::layout;
 use super::record::encode;
 use crate::job::{Discarded, JobId, StoredKind};
-use crate::ports::ObjectMeta;
+use crate::ports::{ObjectMeta, Store, StoreError};
 
 /// Deletions in flight. A store across the ocean answers in 100 ms: ten thousand pieces of a log then take half a minute.
 const DELETES_IN_FLIGHT: usize = 32;
@@ -106,6 +106,14 @@ impl JobDir {
         }
         Ok(())
     }
+}
+
+/// Whether nothing stands in the folder of a job but code, or nothing at all: it was never made.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub async fn is_code_alone(store: &dyn Store, job: &JobId) -> Result<bool, StoreError> {
+    Ok(store.children(&layout::job(job)).await?.iter().all(|name| name == "code"))
 }
 
 #[cfg(test)]

@@ -85,6 +85,33 @@ impl StoreError {
 }
 
 /// Keys use `/` and never start with it; they are relative to the job root. "Not there" is `Ok(None)`, never an error.
+/// How much of a file has arrived at its store.
+#[derive(Debug, Default)]
+pub struct Arrival {
+    pub bytes: AtomicU64,
+    /// What of them an earlier try has sent: that says nothing of how fast they go now.
+    pub before: AtomicU64,
+}
+
+impl Arrival {
+    /// An earlier try has sent so much.
+    pub fn is_there(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.before.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// How much is there, and how much of that was before.
+    pub fn so_far(&self) -> (u64, u64) {
+        (self.bytes.load(Ordering::Relaxed), self.before.load(Ordering::Relaxed))
+    }
+
+    /// Of a new try, what is there counts again.
+    pub fn begins(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+        self.before.store(0, Ordering::Relaxed);
+    }
+}
+
 #[async_trait]
 pub trait Store: Send + Sync {
     /// For people: `file:///...` or `s3://...`.
@@ -133,11 +160,10 @@ pub trait Store: Send + Sync {
     /// Uploads a file in bounded memory; gives its size and the SHA-256 of exactly the bytes that were sent.
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError>;
 
-    /// As [`Store::put_file`], and counts the bytes as they arrive, for whoever waits and wants to see them; what had arrived of the
-    /// file before counts too.
-    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arc<AtomicU64>) -> Result<(u64, String), StoreError> {
+    /// As [`Store::put_file`], and counts the bytes as they arrive, for whoever waits and wants to see them.
+    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
         let told = self.put_file(key, path).await?;
-        sent.fetch_add(told.0, Ordering::Relaxed);
+        sent.bytes.fetch_add(told.0, Ordering::Relaxed);
         Ok(told)
     }
 

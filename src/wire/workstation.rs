@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -263,12 +263,12 @@ impl Workstation {
         Ok(log)
     }
 
-    /// The id that another call was sending code for, of a job that is called as this one: see [`Unsent::take`].
+    /// The id that another call was sending code for, of a job of this workdir that is called as this one: see [`Unsent::take`].
     ///
     /// # Errors
     /// As there.
-    pub fn take_unsent(&self, job: &JobId) -> io::Result<Option<Unsent>> {
-        Unsent::take(&self.state, &self.job_root, job)
+    pub fn take_unsent(&self, workdir: &Path, job: &JobId) -> io::Result<Option<Unsent>> {
+        Unsent::take(&self.state, &self.job_root, workdir, job)
     }
 
     /// A file for the packed workdir; the caller removes it.
@@ -293,7 +293,7 @@ impl Workstation {
 }
 
 /// Removes a scratch file; one that is gone is fine.
-pub fn remove_scratch(path: &std::path::Path) {
+pub fn remove_scratch(path: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a scratch file of our own")]
     let _ = std::fs::remove_file(path);
 }

@@ -95,6 +95,10 @@ impl Bucket {
                 answer
             }
             ("POST", None) if self.broken_from.is_some() => denied(),
+            ("POST", None) if !(1..=self.open[at].1.len()).all(|number| self.open[at].1.contains(&number)) => {
+                let why = "One or more of the specified parts could not be found. The part might not have been uploaded.";
+                xml(400, &format!("<Error><Code>InvalidPart</Code><Message>{why}</Message></Error>"))
+            }
             ("POST", None) => {
                 self.open.remove(at);
                 self.objects += 1;

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use lamplighter::adapters::objects::{self, S3Access};
-use lamplighter::ports::Store;
+use lamplighter::ports::{Arrival, Store};
 
 use crate::objects_given_up::{FalseBucket, PART};
 
@@ -48,8 +47,12 @@ impl Packing {
         self.server.bucket.lock().unwrap().broken_from = Some(3);
         let packed = self.pack(name, byte);
         // They go at once: what is refused may be heard of before what has arrived.
-        while self.remembered().iter().map(|record| std::fs::read_to_string(record).unwrap().lines().count()).max() < Some(3) {
+        for _ in 0..100 {
             self.store().put_file(key, &packed).await.unwrap_err();
+            let lines = |record: &PathBuf| std::fs::read_to_string(record).unwrap().lines().count();
+            if self.remembered().iter().map(lines).max() == Some(3) {
+                break;
+            }
         }
         std::fs::remove_file(packed).unwrap();
         let mut bucket = self.server.bucket.lock().unwrap();
@@ -117,10 +120,26 @@ async fn what_had_arrived_counts_as_sent() {
     let this = Packing::new();
     this.is_cut_off("jobs/a-222222/code/one", "1-a", 7).await;
     this.server.bucket.lock().unwrap().broken_from = Some(3);
-    let (packed, sent) = (this.pack("2-a", 7), Arc::default());
+    let (packed, sent) = (this.pack("2-a", 7), Arrival::default());
     this.store().put_file_counted("jobs/a-222222/code/one", &packed, &sent).await.unwrap_err();
-    assert_eq!(sent.swap(0, Ordering::Relaxed), PART as u64 * 2);
+    assert_eq!(sent.so_far(), (PART as u64 * 2, PART as u64 * 2));
+    sent.begins();
     this.server.bucket.lock().unwrap().broken_from = None;
     this.store().put_file_counted("jobs/a-222222/code/one", &packed, &sent).await.unwrap();
-    assert_eq!(sent.load(Ordering::Relaxed), PART as u64 * 2 + 5);
+    assert_eq!(sent.so_far(), (PART as u64 * 2 + 5, PART as u64 * 2), "what comes now is told from what was there");
+}
+
+/// A store that has lost a part refuses to make one of them, with a 400, at each further try.
+#[tokio::test]
+async fn what_the_bucket_cannot_put_together_is_begun_anew() {
+    let this = Packing::new();
+    this.is_cut_off("jobs/a-222222/code/one", "1-a", 7).await;
+    this.server.bucket.lock().unwrap().open[0].1.remove(&1);
+    let packed = this.pack("2-a", 7);
+    this.store().put_file("jobs/a-222222/code/one", &packed).await.unwrap_err();
+    assert_eq!((this.server.bucket.lock().unwrap().open.len(), this.remembered().len()), (0, 0), "nobody meets it once more");
+    this.server.bucket.lock().unwrap().parts_asked.clear();
+    this.store().put_file("jobs/a-222222/code/one", &packed).await.unwrap();
+    let bucket = this.server.bucket.lock().unwrap();
+    assert_eq!((&bucket.parts_asked, bucket.objects), (&[1, 2, 3].into(), 1));
 }

@@ -1,11 +1,11 @@
 //! A large workdir on its way up, whose `lamp run` ends in the middle: what the next one sends.
 
-use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use super::ec2::{Call, Fault};
-use super::place::{end, signal, wait_until};
+use super::place::{Running, Words, signal, wait_until};
 use super::setup::User;
 
 const CONFIG: &str = "home/.config/lamplighter/config.toml";
@@ -43,8 +43,9 @@ fn is_cut_off(user: &User, by: &str) -> (i32, String) {
     user.ec2.fault(Fault::slow("PUT /*/code/*", Duration::from_secs(3600)).when("partNumber", "3").always());
     let mut command = user.sandbox.command(&RUN);
     let mut run = command.envs(user.ec2.env()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
-    let mut words = BufReader::new(run.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
-    assert!(words.any(|line| line.starts_with("sending the code, ") && line.contains(" of 20.0 MiB")), "whoever waits sees how far it is");
+    let words = Words::of(run.stderr.take());
+    let run = Running(run);
+    assert!(words.until("sending the code, ").contains(" of 20.0 MiB"), "whoever waits sees how far it is");
     let folder = user.sandbox.path().join("home/.local/state/lamplighter/uploads");
     let arrived = || {
         let folders = std::fs::read_dir(&folder).into_iter().flatten().flatten();
@@ -52,11 +53,12 @@ fn is_cut_off(user: &User, by: &str) -> (i32, String) {
         records.filter_map(|record| std::fs::read_to_string(record.path()).ok()).map(|text| text.lines().count().saturating_sub(1)).sum::<usize>()
     };
     wait_until("two parts have arrived", || (arrived() >= 2).then_some(()));
-    signal(run.id(), by);
-    let err = words.collect::<Vec<String>>().join("\n");
+    signal(run.0.id(), by);
+    let err = words.rest().join("\n");
     user.ec2.mend();
     parts(user);
-    (end(run).0, err)
+    let mut run = run;
+    (run.0.wait().expect("it is ours").code().unwrap_or(-1), err)
 }
 
 /// Its job, what was said, and the parts that were sent.
@@ -88,8 +90,9 @@ fn a_run_that_is_ended_while_it_sends_leaves_what_has_arrived_to_the_next() {
 fn an_id_that_was_taken_all_the_same_and_a_folder_that_has_changed_are_no_hindrance() {
     let Some(user) = ready() else { return };
     is_cut_off(&user, "KILL");
-    let left = std::fs::read_dir(user.sandbox.path().join("home/.local/state/lamplighter/unsent")).unwrap().next().unwrap().unwrap().path();
-    let job = std::fs::read_to_string(left.join("big")).unwrap();
+    let only = |folder: &Path| std::fs::read_dir(folder).unwrap().next().expect("there is one").unwrap().path();
+    let left = only(&only(&user.sandbox.path().join("home/.local/state/lamplighter/unsent")));
+    let job = std::fs::read_to_string(&left).unwrap();
     // Another content: all of it is sent, and what was there of the first is taken back.
     user.sandbox.write("work/train.sh", "exit 0 # as it is\n");
     let (second, _, sent) = run(&user);
@@ -98,7 +101,23 @@ fn an_id_that_was_taken_all_the_same_and_a_folder_that_has_changed_are_no_hindra
     let open = String::from_utf8_lossy(&open.1).into_owned();
     assert!(open.contains("ListMultipartUploadsResult") && !open.contains("<UploadId>"), "nothing is left behind: {open}");
     // As after a crash between the making of the job and the word that it is made.
-    std::fs::write(left.join("big"), &job).unwrap();
+    std::fs::write(&left, &job).unwrap();
     let (third, err, _) = run(&user);
     assert!(third != job && !err.contains("was not all sent"), "{third}: {err}");
+    // Its spec was deleted since, and the rest of it was not.
+    let spec = format!("/{}/root/jobs/{job}/spec.json", user.ec2.name("jobs"));
+    assert_eq!(user.ec2.s3("DELETE", &spec, b"").0, 204);
+    std::fs::write(&left, &job).unwrap();
+    let (fourth, err, _) = run(&user);
+    assert!(fourth != job && !err.contains("was not all sent"), "{fourth}: {err}");
+}
+
+/// All of it had arrived, and the answer that says so had not.
+#[test]
+fn code_that_is_there_is_not_sent_again() {
+    let Some(user) = ready() else { return };
+    // The first begins the upload.
+    user.ec2.fault(Fault::lost("POST /*/code/*").skip(1));
+    let (_, err, sent) = run(&user);
+    assert_eq!(sent, ["1", "2", "3"], "{err}");
 }

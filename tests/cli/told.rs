@@ -187,7 +187,6 @@ fn a_daemon_takes_a_name_and_says_what_it_does() {
     place.nothing_is_left();
 }
 
-/// Nobody answers a plan here, and somebody leaves meanwhile.
 /// What is looked for after a launch is no reason to wait for a job root that has fallen silent.
 #[test]
 #[cfg(feature = "aws")]
@@ -208,6 +207,7 @@ fn ctrl_c_after_a_launch_waits_for_no_look_at_other_jobs() {
     assert!(began.elapsed() < std::time::Duration::from_secs(60), "a silent bucket is given up after two minutes");
 }
 
+/// Nobody answers a plan here, and somebody leaves meanwhile.
 #[test]
 #[cfg(feature = "aws")]
 fn ctrl_c_before_a_job_is_made_says_that_nothing_was_started() {

@@ -1,7 +1,6 @@
 //! Jobs that are submitted: by one, and by two at once.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lamplighter::controller::{Archive, SubmitError, applied_id, submit, upload_code};
@@ -77,7 +76,7 @@ fn a_large_archive_waits_for_a_line_that_broke_and_not_for_ever() {
             let (store, began): (Arc<dyn Store>, _) = (faulty, clock.mono());
             let archive = Archive::from(archive.as_path());
             let came = upload_code(&store, &*clock, &packed, &archive).await;
-            assert_eq!(archive.sent.load(Ordering::Relaxed), if arrives { bytes as u64 } else { 0 }, "each byte is counted once, whatever was tried");
+            assert_eq!(archive.sent.so_far().0, if arrives { bytes as u64 } else { 0 }, "each byte is counted once, whatever was tried");
             let took = clock.mono() - began;
             assert_eq!(came.is_ok(), arrives, "{bytes} bytes, {times} times {fault:?}: {came:?}");
             assert!(took <= Duration::from_secs(most), "{took:?} of {most} s");
