@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::ports::{Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
+use crate::ports::{Arrival, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
 
 /// Passes everything on.
 pub struct CountedStore {
@@ -79,6 +79,12 @@ impl Store for CountedStore {
         let sent = self.store.put_file(key, path).await?;
         self.add(sent.0);
         Ok(sent)
+    }
+
+    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
+        let told = self.store.put_file_counted(key, path, sent).await?;
+        self.add(told.0);
+        Ok(told)
     }
 
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {

@@ -19,8 +19,8 @@ use crate::instance::{ForeignMachine, InstanceView, MachineRef, Notice, Residue,
 use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{
-    Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives, Metadata, MetadataError, ObjectMeta, Power, PowerError,
-    PowerOff, Scope, SensorFeed, Signal, SignedUrl, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
+    Arrival, Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives, Metadata, MetadataError, ObjectMeta, Power,
+    PowerError, PowerOff, Scope, SensorFeed, Signal, SignedUrl, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
 };
 
 /// A port as one process has it.
@@ -93,6 +93,9 @@ impl Store for Through<dyn Store> {
     }
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
         self.process.call(self.inner.put_file(key, path)).await
+    }
+    async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
+        self.process.call(self.inner.put_file_counted(key, path, sent)).await
     }
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
         self.process.call(self.inner.put_file_unhashed(key, path)).await
