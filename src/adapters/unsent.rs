@@ -2,7 +2,7 @@
 //! to that id alone, so whoever is cut off leaves it to the next that sends for a job of the same name.
 //!
 //! ```text
-//!   <state>/unsent/<hash of the job root>/<name>-<hash>     the id; locked while somebody sends, and gone once all is sent
+//!   <state>/unsent/<hash of the job root>/<name>-<hash>     the id, and the hash of the code; locked while somebody sends, and gone once all is sent
 //! ```
 //! The second hash is of the workdir, since two projects may call their jobs alike, and of the machine: a state folder that two machines
 //! share, or that was copied, has locks that may not reach from one to the other.
@@ -21,7 +21,7 @@ use crate::job::JobId;
 /// The id for a job of one name, nobody else's for as long as this lives.
 #[derive(Debug)]
 pub struct Unsent {
-    left: Option<JobId>,
+    left: Option<(JobId, String)>,
     file: File,
     path: PathBuf,
 }
@@ -46,24 +46,25 @@ impl Unsent {
             let mut text = String::new();
             file.read_to_string(&mut text)?;
             let is_alike = |left: &JobId| left.name() == job.name() && left.as_str().len() == job.as_str().len();
-            return Ok(Some(Unsent { left: text.parse().ok().filter(is_alike), file, path }));
+            let left = text.split_once(' ').and_then(|(left, code)| Some((left.parse().ok().filter(is_alike)?, code.to_owned())));
+            return Ok(Some(Unsent { left, file, path }));
         }
         Ok(None)
     }
 
-    /// The one that was left here, with some of its code perhaps.
-    pub fn left(&self) -> Option<&JobId> {
-        self.left.as_ref()
+    /// The one that was left here, with some of its code perhaps, and the SHA-256 of that code.
+    pub fn left(&self) -> Option<(&JobId, &str)> {
+        self.left.as_ref().map(|(job, code)| (job, code.as_str()))
     }
 
-    /// Leaves this id to whoever comes next, until [`Self::sent`].
+    /// Leaves this id, whose code has this SHA-256, to whoever comes next, until [`Self::sent`].
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn leave(&mut self, job: &JobId) -> io::Result<()> {
+    pub fn leave(&mut self, job: &JobId, code: &str) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.rewind()?;
-        self.file.write_all(job.as_str().as_bytes())
+        write!(self.file, "{job} {code}")
     }
 
     /// All of the code is there. From here on the job may exist, and nobody may take its id.
@@ -92,7 +93,7 @@ mod tests {
         let take = |root: &str, id: &str| Unsent::take(state.path(), root, Path::new("/a"), &job(id)).unwrap();
         let mut first = take("s3://a/b", "digits-222222").unwrap();
         assert_eq!(first.left(), None);
-        first.leave(&job("digits-222222")).unwrap();
+        first.leave(&job("digits-222222"), "a1").unwrap();
         assert!(take("s3://a/b", "digits-333333").is_none(), "two that send at once are two jobs");
         drop(first);
         for (root, id) in [("s3://a/c", "digits-333333"), ("s3://a/b", "digit-333333")] {
@@ -101,11 +102,11 @@ mod tests {
         let other = Unsent::take(state.path(), "s3://a/b", Path::new("/b"), &job("digits-333333")).unwrap().unwrap();
         assert_eq!(other.left(), None, "another project has another code");
         let mut second = take("s3://a/b/", "digits-333333").unwrap();
-        assert_eq!(second.left(), Some(&job("digits-222222")));
-        second.leave(&job("digits-444444")).unwrap();
+        assert_eq!(second.left(), Some((&job("digits-222222"), "a1")));
+        second.leave(&job("digits-444444"), "b2").unwrap();
         drop(second);
         let third = take("s3://a/b", "digits-555555").unwrap();
-        assert_eq!(third.left(), Some(&job("digits-444444")));
+        assert_eq!(third.left(), Some((&job("digits-444444"), "b2")));
         third.sent().unwrap();
         assert_eq!(take("s3://a/b", "digits-666666").unwrap().left(), None);
     }
@@ -115,7 +116,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let take = || Unsent::take(state.path(), "s3://a/b", Path::new("/a"), &job("digits-333333")).unwrap().unwrap();
         let path = take().path.clone();
-        for text in ["", "other-222222", "../../x", "digits 2", "digits", "digits-2"] {
+        for text in ["", "digits-222222", "other-222222 a", "../../x a", "digits 2", "digits a", "digits-2 a"] {
             fs::write(&path, text).unwrap();
             assert_eq!(take().left(), None, "{text}");
         }
@@ -129,9 +130,9 @@ mod tests {
         let first = take();
         fs::remove_file(&first.path).unwrap();
         let mut second = take();
-        second.leave(&job("digits-333333")).unwrap();
+        second.leave(&job("digits-333333"), "c3").unwrap();
         first.sent().unwrap();
         drop(second);
-        assert_eq!(take().left(), Some(&job("digits-333333")));
+        assert_eq!(take().left(), Some((&job("digits-333333"), "c3")));
     }
 }

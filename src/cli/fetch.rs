@@ -20,6 +20,7 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::printer::CLEAR;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::jobdir::{JobDir, JobDirError, layout};
@@ -228,7 +229,7 @@ pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work
         let mut said: Option<(String, Duration)> = None;
         loop {
             if terminal {
-                context.printer.raw_err(&format!("\r\u{1b}[2K{}", told()));
+                context.printer.raw_err(&format!("{CLEAR}{}", told()));
                 shown.set(true);
                 context.clock.sleep(SHOW_EVERY).await;
             } else {
@@ -263,7 +264,7 @@ struct Clear<'a> {
 impl Drop for Clear<'_> {
     fn drop(&mut self) {
         if self.shown.get() {
-            self.context.printer.raw_err("\r\u{1b}[2K");
+            self.context.printer.raw_err(CLEAR);
         }
     }
 }

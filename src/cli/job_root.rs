@@ -267,7 +267,7 @@ pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir,
 /// The same of each of these words, by one look at which jobs there are.
 ///
 /// # Errors
-/// When the job root does not answer; of a word, as [`find_under_way`].
+/// When the job root does not answer; of a word, as `stop` of one word.
 pub async fn each_under_way(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let jobs = listed(store).await?;
     let mut found = Vec::new();

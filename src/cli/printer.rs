@@ -32,6 +32,8 @@ pub struct Printer {
     unwritten: OnceLock<std::io::ErrorKind>,
     /// Something was printed since it was asked last.
     spoke: AtomicBool,
+    /// A live line stands on the terminal.
+    is_live: AtomicBool,
     /// Rows are printed, which have no place for what is said of all of them.
     has_rows: AtomicBool,
     warned: Mutex<Warned>,
@@ -91,6 +93,7 @@ impl Printer {
             gone: AtomicBool::new(false),
             unwritten: OnceLock::new(),
             spoke: AtomicBool::new(false),
+            is_live: AtomicBool::new(false),
             has_rows: AtomicBool::new(false),
             warned: Mutex::default(),
             job_root: OnceLock::new(),
@@ -225,9 +228,6 @@ impl Printer {
             }
             remember(&mut warned.traced, text);
         }
-        // A live line may stand there.
-        let clear = if self.columns_err.is_some() { "\r\u{1b}[2K" } else { "" };
-        self.raw_err(clear);
         self.warn_line(sentence);
     }
 
@@ -248,6 +248,7 @@ impl Printer {
     /// A question or a live line: stderr, no newline.
     pub fn raw_err(&self, text: &str) {
         self.spoke.store(true, Ordering::Relaxed);
+        self.is_live.store(text.strip_prefix(CLEAR).is_some_and(|rest| !rest.is_empty() && !rest.ends_with('\n')), Ordering::Relaxed);
         // Nobody is left to tell when stderr is gone.
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
@@ -325,9 +326,13 @@ impl Printer {
 
     fn err_line(&self, line: &str) {
         let line = self.columns_err.map_or_else(|| line.to_owned(), |width| wrap(line, width, HANG));
-        self.raw_err(&format!("{line}\n"));
+        let clear = if self.is_live.load(Ordering::Relaxed) { CLEAR } else { "" };
+        self.raw_err(&format!("{clear}{line}\n"));
     }
 }
+
+/// Takes a live line away, before another one or a sentence.
+pub const CLEAR: &str = "\r\u{1b}[2K";
 
 /// What follows a line that was too long, to see that it belongs to it.
 const HANG: usize = 2;

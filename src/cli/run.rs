@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::draft::Draft;
+use super::fetch::with_progress;
 use super::reach::OutOfReach;
 use super::signals::{Left, gone_before};
 use super::workdir::Prepared;
@@ -182,9 +183,6 @@ async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) 
     }
 }
 
-/// To whoever leaves, or is cut off, while a large workdir is sent.
-const GOES_ON: &str = "the next `lamp run` of this name sends what has not arrived of the same folder";
-
 /// A job that was made.
 pub struct Launched {
     pub dir: JobDir,
@@ -207,16 +205,21 @@ pub async fn launch(
     left: &mut Left,
 ) -> Result<Launched, Fault> {
     let pending = submission::pack(context, prepared, draft.spec.clone())?;
-    draft.sends(pending.packed_bytes());
-    let upload = async { tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan)).0 };
+    let code = pending.code();
+    draft.sends(context, code);
+    let clear = async {
+        if let Some(stale) = draft.stale(code) {
+            // Where it stays, it costs what it costs to keep.
+            let _gone = store.delete(&stale).await;
+        }
+    };
+    let upload = async { tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan), clear).0 };
     let sent = left.or_give_up(gone_before, pending.shown(context, upload)).await;
-    if sent.is_err() && draft.is_gone_on_with() {
-        context.printer.note(GOES_ON);
-    }
-    sent?;
+    sent.map_err(|fault| draft.cut_off(context, fault))?;
     draft.sent();
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
-    let (begun, has_left) = left.undisturbed(context, controller.begin(&dir, &pending.spec, planned)).await;
+    let begin = with_progress(context, || "making and launching it".to_owned(), controller.begin(&dir, &pending.spec, planned));
+    let (begun, has_left) = left.undisturbed(context, begin).await;
     let (memory, begun) = match begun {
         Some(begun) => begun.map_err(|error| submission::submit_fault(&error))?,
         // Who insists may have cut it before its first record.

@@ -98,6 +98,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             continue;
         }
         match read {
+            // Code that was sent for it, and no more.
+            Ok(None) if args.job.is_some() => {
+                return Err(Fault::new(
+                    ExitCode::NOT_FOUND,
+                    format!("job `{job}` was never made: nothing of it ran, and nothing of it bills but what was sent of its code"),
+                ));
+            }
             Ok(summary) => summaries.extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
             // One record that this version does not understand must not hide the other jobs.
             Err(JobDirError::Record(error)) if args.job.is_none() => {

@@ -25,9 +25,9 @@ impl Pending {
         &self.archive
     }
 
-    /// What of it is to be sent.
-    pub fn packed_bytes(&self) -> u64 {
-        self.spec.code.as_ref().map_or(0, |code| code.packed_bytes)
+    /// What is to be sent.
+    pub fn code(&self) -> &CodeArchive {
+        self.spec.code.as_ref().expect("it is packed")
     }
 
     /// Uploads the code; the job does not exist yet.
@@ -40,7 +40,7 @@ impl Pending {
 
     /// Does what sends the code; from the first second on, people see how far it is.
     pub async fn shown<T>(&self, context: &Context, sending: impl Future<Output = T>) -> T {
-        let (pace, total) = (Pace::default(), self.packed_bytes());
+        let (pace, total) = (Pace::default(), self.code().packed_bytes);
         let told = || match self.archive.sent.so_far() {
             (there, before) if there < total => format!("sending the code, {}", pace.how_far(there, before, total, context.clock.mono())),
             // The agent may be under way still, or the job itself.

@@ -78,9 +78,7 @@ async fn act(args: &Args, context: &Context, controller: &Controller, found: &Fo
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
     let residue: Vec<&Residue> = found.residue.iter().filter(|left| args.residue && left.is_removable()).collect();
     if args.dry_run || orphans.len() + residue.len() == 0 {
-        if args.dry_run {
-            context.printer.note("nothing was done");
-        }
+        context.printer.note(if args.dry_run { "nothing was done" } else { "nothing was ended" });
         return Ok(code(found));
     }
     confirm(context, &will_do(orphans.len(), residue.len()), args.yes, "nothing was ended, and nothing removed: what is listed bills on")?;

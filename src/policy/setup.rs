@@ -332,8 +332,10 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
         Found::There(_) | Found::Unknown(_) => None,
     };
     // `lamp init aws` makes things by its own names only.
-    let cure = |ours: bool, key: &str| (!ours).then(|| format!("make it, or take `{key}` out of [aws] in the configuration"));
-    lacks.extend(profile.map(|what| Lack { cure: cure(names.role == BOX_ROLE, "instance_profile"), ..by_init(what) }));
+    // An id is given by AWS: nobody makes one.
+    let make = if names.group.starts_with("sg-") { "name one that is there" } else { "make it" };
+    let cure = |ours: bool, make: &str, key: &str| (!ours).then(|| format!("{make}, or take `{key}` out of [aws] in the configuration"));
+    lacks.extend(profile.map(|what| Lack { cure: cure(names.role == BOX_ROLE, "make it", "instance_profile"), ..by_init(what) }));
     for found @ RegionFound { region, vpc, group, .. } in &found.regions {
         match (vpc, group) {
             (Found::Nothing, _) => lacks.push(Lack {
@@ -342,7 +344,7 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
                 blocks_plan: true,
             }),
             (_, Found::Nothing) => {
-                let cure = found.apart().map(|(_, _, fix)| fix).or_else(|| cure(names.group == GROUP, "security_group"));
+                let cure = found.apart().map(|(_, _, fix)| fix).or_else(|| cure(names.group == GROUP, make, "security_group"));
                 lacks.push(Lack { what: found.no_group(&names.group), cure, blocks_plan: true });
             }
             _ => {}

@@ -79,11 +79,11 @@ fn a_run_that_is_ended_while_it_sends_leaves_what_has_arrived_to_the_next() {
     is_cut_off(&user, "KILL");
     let (job, err, sent) = run(&user);
     assert_eq!(sent, ["3"], "{err}");
-    assert!(err.contains(&format!("the code of {job} was not all sent when its call ended")), "{err}");
+    assert!(err.contains(&format!("cut off while it sent the code of {job}: what has arrived is not sent again")), "{err}");
     // What was made is no other's.
     let (next, err, sent) = run(&user);
     assert_eq!((next != job, sent.len()), (true, 3), "{err}");
-    assert!(!err.contains("was not all sent"), "{err}");
+    assert!(!err.contains("cut off while it sent"), "{err}");
 }
 
 #[test]
@@ -92,24 +92,26 @@ fn an_id_that_was_taken_all_the_same_and_a_folder_that_has_changed_are_no_hindra
     is_cut_off(&user, "KILL");
     let only = |folder: &Path| std::fs::read_dir(folder).unwrap().next().expect("there is one").unwrap().path();
     let left = only(&only(&user.sandbox.path().join("home/.local/state/lamplighter/unsent")));
-    let job = std::fs::read_to_string(&left).unwrap();
+    let text = std::fs::read_to_string(&left).unwrap();
+    let job = text.split_once(' ').expect("the id, and what is on its way").0.to_owned();
     // Another content: all of it is sent, and what was there of the first is taken back.
     user.sandbox.write("work/train.sh", "exit 0 # as it is\n");
-    let (second, _, sent) = run(&user);
+    let (second, err, sent) = run(&user);
     assert_eq!((&second, sent.len()), (&job, 3));
+    assert!(err.contains("a file has changed since: all of it is sent"), "{err}");
     let open = user.ec2.s3("GET", &format!("/{}?uploads", user.ec2.name("jobs")), b"");
     let open = String::from_utf8_lossy(&open.1).into_owned();
     assert!(open.contains("ListMultipartUploadsResult") && !open.contains("<UploadId>"), "nothing is left behind: {open}");
     // As after a crash between the making of the job and the word that it is made.
-    std::fs::write(&left, &job).unwrap();
+    std::fs::write(&left, &text).unwrap();
     let (third, err, _) = run(&user);
-    assert!(third != job && !err.contains("was not all sent"), "{third}: {err}");
+    assert!(third != job && !err.contains("cut off while it sent"), "{third}: {err}");
     // Its spec was deleted since, and the rest of it was not.
     let spec = format!("/{}/root/jobs/{job}/spec.json", user.ec2.name("jobs"));
     assert_eq!(user.ec2.s3("DELETE", &spec, b"").0, 204);
-    std::fs::write(&left, &job).unwrap();
+    std::fs::write(&left, &text).unwrap();
     let (fourth, err, _) = run(&user);
-    assert!(fourth != job && !err.contains("was not all sent"), "{fourth}: {err}");
+    assert!(fourth != job && !err.contains("cut off while it sent"), "{fourth}: {err}");
 }
 
 /// All of it had arrived, and the answer that says so had not.
@@ -120,4 +122,15 @@ fn code_that_is_there_is_not_sent_again() {
     user.ec2.fault(Fault::lost("POST /*/code/*").skip(1));
     let (_, err, sent) = run(&user);
     assert_eq!(sent, ["1", "2", "3"], "{err}");
+}
+
+/// Whoever was cut off between the two finds code without a job.
+#[test]
+fn a_job_that_was_never_made_is_not_called_no_jobs() {
+    let Some(user) = ready() else { return };
+    let code = format!("/{}/root/jobs/big-222222/code/{:064}.tar.zst", user.ec2.name("jobs"), 0);
+    assert_eq!(user.ec2.s3("PUT", &code, b"code").0, 200);
+    let status = user.lamp(&["status", "big-222222"]);
+    assert!(status.code == 101 && status.err.contains("job `big-222222` was never made"), "{status:?}");
+    assert_eq!(user.lamp(&["status"]).code, 0);
 }
