@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::log_tail::LogTail;
+use super::printer::CLEAR;
 use super::signals::Left;
 use super::summary::Summary;
 use super::{Context, Fault, job_root, live, logs, run, status};
@@ -266,7 +267,7 @@ impl<'a> Attached<'a> {
             self.clear();
             let start = if self.mid_line { "\n" } else { "" };
             self.mid_line = false;
-            self.context.printer.raw_err(&format!("{start}{}", live::line(summary, terminal_width() - 1)));
+            self.context.printer.raw_err(&format!("{start}{CLEAR}{}", live::line(summary, terminal_width() - 1)));
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
             self.context.printer.note(live::line(summary, usize::MAX));
@@ -278,7 +279,7 @@ impl<'a> Attached<'a> {
     /// Takes the live line away.
     fn clear(&mut self) {
         if self.live_shown {
-            self.context.printer.raw_err("\r\u{1b}[2K");
+            self.context.printer.raw_err(CLEAR);
             self.live_shown = false;
         }
     }

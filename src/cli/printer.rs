@@ -248,7 +248,7 @@ impl Printer {
     /// A question or a live line: stderr, no newline.
     pub fn raw_err(&self, text: &str) {
         self.spoke.store(true, Ordering::Relaxed);
-        self.is_live.store(text.strip_prefix(CLEAR).is_some_and(|rest| !rest.is_empty() && !rest.ends_with('\n')), Ordering::Relaxed);
+        self.is_live.store(text.rsplit_once(CLEAR).is_some_and(|(_, rest)| !rest.is_empty() && !rest.ends_with('\n')), Ordering::Relaxed);
         // Nobody is left to tell when stderr is gone.
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::printer::CLEAR;
 use super::table::counted;
 use super::wrap::cut;
 use super::{Context, Printer, Stream, signals};
@@ -247,12 +248,12 @@ impl<'a> Shown<'a> {
         }
         far.tenth = tenth;
         let line = format!("{}; Ctrl-C shows what there is", far.text(took, self.of));
-        self.printer.raw_err(&format!("\r\u{1b}[2K{}", cut(&line, width.saturating_sub(1))));
+        self.printer.raw_err(&format!("{CLEAR}{}", cut(&line, width.saturating_sub(1))));
     }
 
     fn clear(&self) {
         if self.width.is_some() {
-            self.printer.raw_err("\r\u{1b}[2K");
+            self.printer.raw_err(CLEAR);
         }
     }
 }
