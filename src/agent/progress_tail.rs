@@ -55,6 +55,8 @@ struct Tail {
     /// What the file held at the first poll was written at an unknown time, however many polls it takes to read it.
     old: Option<u64>,
     complained: bool,
+    /// A value that was lost of a line was named.
+    named_lost: bool,
 }
 
 impl ProgressTail {
@@ -74,6 +76,7 @@ impl ProgressTail {
             ends_with_mark: false,
             old: None,
             complained: false,
+            named_lost: false,
         }));
         let polled = Arc::new(Notify::new());
         let (tail_of_task, by_loop) = (Arc::clone(&tail), Arc::clone(&polled));
@@ -170,6 +173,10 @@ impl Tail {
         }
         match ProgressLine::parse(&String::from_utf8_lossy(line)) {
             Ok(line) => {
+                if !line.lost.is_empty() && !std::mem::replace(&mut self.named_lost, true) {
+                    let text = format!("the progress file holds a value that cannot be taken: `{}` (said once)", line.lost.join("`, `"));
+                    self.journal.record(What::Attention { text });
+                }
                 self.ends_with_mark = line.checkpoint.is_some();
                 self.board.line(line, now, timed);
             }

@@ -6,9 +6,13 @@
 //! {"done": true}
 //! ```
 //! Every field is optional. `checkpoint` says that everything in the checkpoint folder is complete at this moment.
+//!
+//! Scripts write what their languages write: `NaN`, `Infinity`, a number where a text is meant. Such a value is converted or
+//! lost alone; the rest of its line counts, above all its mark.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One line of the progress file.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -25,6 +29,9 @@ pub struct ProgressLine {
     pub checkpoint: Option<String>,
     #[serde(default)]
     pub done: Option<bool>,
+    /// The values that could not be taken, as they stand: `loss: NaN`.
+    #[serde(skip)]
+    pub lost: Vec<String>,
 }
 
 /// Where the work stands.
@@ -44,15 +51,147 @@ pub struct Progress {
 }
 
 /// Why a line of the progress file was not understood. Such a line still counts as a sign of life.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line of the progress file is not a JSON object with step, total, checkpoint or done")]
-pub struct ProgressError(#[source] serde_json::Error);
+pub struct ProgressError;
+
+/// Characters that are shown of a value that is lost. Fewer hide what it is; more fill the status.
+const SHOWN_MAX: usize = 40;
+
+/// Values of one line that are named as lost. More would repeat what the first ones say.
+const LOST_MAX: usize = 8;
 
 impl ProgressLine {
     /// # Errors
-    /// When the line is not a JSON object of the form above.
+    /// When the line is not one whole object.
     pub fn parse(line: &str) -> Result<Self, ProgressError> {
-        serde_json::from_str(line.trim()).map_err(ProgressError)
+        let line = line.trim_start_matches('\u{feff}').trim();
+        let strict = line.starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
+        strict.map_or_else(|| Self::parse_value_by_value(line), Ok)
+    }
+
+    /// For a line that is no strict JSON, or in which a value is of another kind than is meant.
+    fn parse_value_by_value(line: &str) -> Result<Self, ProgressError> {
+        let mut parsed = ProgressLine::default();
+        for (key, raw) in members(line).ok_or(ProgressError)? {
+            let Some(taken) = parsed.take(key, raw) else { continue };
+            if !taken && parsed.lost.len() < LOST_MAX {
+                let shown: String = raw.chars().take(SHOWN_MAX).collect();
+                parsed.lost.push(format!("{key}: {shown}"));
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Whether the value could be taken; `None`: the key is none of ours, or the value says that there is none.
+    fn take(&mut self, key: &str, raw: &str) -> Option<bool> {
+        if raw == "null" {
+            return None;
+        }
+        let put = |slot: &mut Option<f64>| {
+            *slot = number(raw);
+            Some(slot.is_some())
+        };
+        match key {
+            "step" => put(&mut self.step),
+            "total" => put(&mut self.total),
+            "loss" => put(&mut self.loss),
+            "message" => {
+                self.message = text(raw);
+                Some(self.message.is_some())
+            }
+            // A mark is a mark whatever it is called; `false` says that there is none.
+            "checkpoint" if raw == "false" => None,
+            "checkpoint" => {
+                self.checkpoint = text(raw).or_else(|| serde_json::from_str::<Value>(raw).is_ok().then(|| raw.to_owned()));
+                Some(self.checkpoint.is_some())
+            }
+            "done" => {
+                self.done = truth(raw);
+                Some(self.done.is_some())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A finite number, also where it stands in quotes.
+fn number(raw: &str) -> Option<f64> {
+    let number = match serde_json::from_str(raw) {
+        Ok(Value::Number(number)) => number.as_f64(),
+        Ok(Value::String(text)) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number.filter(|number| number.is_finite())
+}
+
+/// A text; a number or a truth as it is written. A text that is no strict JSON (half a surrogate pair) as it stands.
+fn text(raw: &str) -> Option<String> {
+    match serde_json::from_str(raw) {
+        Ok(Value::String(text)) => Some(text),
+        Ok(Value::Number(_) | Value::Bool(_)) => Some(raw.to_owned()),
+        Err(_) => raw.strip_prefix('"')?.strip_suffix('"').map(str::to_owned),
+        Ok(_) => None,
+    }
+}
+
+fn truth(raw: &str) -> Option<bool> {
+    match raw.trim_matches('"').trim() {
+        "true" | "True" | "1" => Some(true),
+        "false" | "False" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// Keys and raw values of one object, whatever the values are; `None` where it is not one whole object.
+fn members(line: &str) -> Option<Vec<(&str, &str)>> {
+    let mut rest = line.strip_prefix('{')?.trim_start();
+    let mut members = Vec::new();
+    loop {
+        if let Some(after) = rest.strip_prefix('}') {
+            return after.trim().is_empty().then_some(members);
+        }
+        let end = end_of_text(rest)?;
+        let key = rest.get(1..end - 1)?;
+        rest = rest[end..].trim_start().strip_prefix(':')?.trim_start();
+        let end = end_of_value(rest)?;
+        members.push((key, rest[..end].trim_end()));
+        rest = &rest[end..];
+        rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+    }
+}
+
+/// The bytes of a text in quotes at the beginning.
+fn end_of_text(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match (at, byte) {
+            (0, b'"') => {}
+            (0, _) => return None,
+            _ if escaped => escaped = false,
+            (_, b'\\') => escaped = true,
+            (_, b'"') => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The bytes before the comma or the bracket that ends a value.
+fn end_of_value(text: &str) -> Option<usize> {
+    let (mut at, mut depth) = (0, 0_u32);
+    loop {
+        match text.as_bytes().get(at)? {
+            b'"' => {
+                at += end_of_text(&text[at..])?;
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b',' | b'}' if depth == 0 => return (at > 0).then_some(at),
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        at += 1;
     }
 }
 
@@ -80,9 +219,53 @@ mod tests {
     fn a_line_may_say_little_and_must_be_an_object() {
         assert_eq!(ProgressLine::parse(r#"{"step": 3, "extra": [1]}"#).unwrap().step, Some(3.0));
         assert!(ProgressLine::parse("{}").is_ok());
-        for wrong in ["", "3", "step 3", r#"{"step": "three"}"#] {
-            assert!(ProgressLine::parse(wrong).is_err(), "{wrong}");
+        for wrong in ["", "3", "step 3", "[1]", r#"{"step": 3"#, r#"{"step": }"#, r#"{"step": 3, "message": "a}"#, r#"{"step": 1} {"step": 2}"#] {
+            assert_eq!(ProgressLine::parse(wrong), Err(ProgressError), "{wrong}");
         }
+    }
+
+    /// vscode-dvc#2733, dioptra#810: Python's json writes `NaN`, and the whole line with its mark was dropped.
+    #[test]
+    fn an_odd_value_is_lost_alone() {
+        let cases = [
+            (r#"{"checkpoint": "a", "loss": NaN}"#, "loss: NaN"),
+            (r#"{"loss": -Infinity, "checkpoint": "a"}"#, "loss: -Infinity"),
+            (r#"{"loss": -nan(ind),"checkpoint":"a"}"#, "loss: -nan(ind)"),
+            (r#"{"step": 1e999, "checkpoint": "a"}"#, "step: 1e999"),
+            (r#"{"step": "three", "checkpoint": "a"}"#, "step: \"three\""),
+            (r#"{"step": [1, {"b": "}"}], "checkpoint": "a"}"#, r#"step: [1, {"b": "}"}]"#),
+            (r#"{"done": "soon", "checkpoint": "a"}"#, "done: \"soon\""),
+            (r#"{"message": ["x"], "checkpoint": "a"}"#, r#"message: ["x"]"#),
+        ];
+        for (line, lost) in cases {
+            let parsed = ProgressLine::parse(line).unwrap();
+            assert_eq!((parsed.checkpoint.as_deref(), parsed.lost), (Some("a"), vec![lost.to_owned()]), "{line}");
+        }
+        // What is none of ours is nobody's loss, and of a key that is there twice the last one counts.
+        let parsed = ProgressLine::parse(r#"{"best": inf, "step": 1, "step": 2, "loss": null, "checkpoint": "a"}"#).unwrap();
+        assert_eq!(parsed, ProgressLine { step: Some(2.0), checkpoint: Some("a".into()), ..ProgressLine::default() });
+    }
+
+    #[test]
+    fn what_is_meant_is_taken() {
+        let parsed = ProgressLine::parse(r#"{"step": "12", "loss": "0.5", "message": 3.10, "checkpoint": 20, "done": "True"}"#).unwrap();
+        let meant = ProgressLine {
+            step: Some(12.0),
+            loss: Some(0.5),
+            message: Some("3.10".into()),
+            checkpoint: Some("20".into()),
+            done: Some(true),
+            ..ProgressLine::default()
+        };
+        assert_eq!(parsed, meant);
+        for name in ["true", "0", "[1]", r#"{"step": 3}"#] {
+            assert_eq!(ProgressLine::parse(&format!(r#"{{"checkpoint": {name}}}"#)).unwrap().checkpoint.as_deref(), Some(name));
+        }
+        assert_eq!(ProgressLine::parse(r#"{"checkpoint": false}"#).unwrap(), ProgressLine::default());
+        assert_eq!(ProgressLine::parse(r#"{"checkpoint": NaN}"#).unwrap().lost, ["checkpoint: NaN"]);
+        let half = ProgressLine::parse(r#"{"message": "\ud800 x", "checkpoint": "a"}"#).unwrap();
+        assert_eq!((half.message.as_deref(), half.lost.len()), (Some(r"\ud800 x"), 0));
+        assert_eq!(ProgressLine::parse("\u{feff}{\"step\": 1}").unwrap().step, Some(1.0));
     }
 
     #[test]

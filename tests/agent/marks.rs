@@ -59,8 +59,8 @@ fn broken_lines_are_signs_of_life_and_said_once() {
         assert_eq!(board.done(), Some(clock.mono()));
         assert!(journal.flush(secs(5)).await);
         let said = rig.attention().await;
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("`step 3`"), "{said:?}");
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("`step 3`") && said[1].contains("cannot be taken: `step: \"x\"`"), "{said:?}");
     });
 }
 
