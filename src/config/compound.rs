@@ -46,6 +46,11 @@ schema_of!(ScriptWord, {"type": ["string", "array"], "items": {"type": "string"}
 schema_of!(GpusWatched, {"type": ["string", "array"], "items": {"type": "integer", "minimum": 0}});
 schema_of!(EnvValue, {"type": ["string", "number", "boolean"]});
 
+/// A shell takes a carriage return for a letter of the word before it; in JSON a program may have written one.
+fn unix_lines(script: &str) -> String {
+    script.replace("\r\n", "\n").trim_end_matches('\r').to_owned()
+}
+
 pub(super) fn strings<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Vec<String>, A::Error> {
     let mut texts = Vec::new();
     while let Some(text) = list.next_element()? {
@@ -63,7 +68,7 @@ impl<'de> Deserialize<'de> for CommandWord {
                 f.write_str("a command, like [\"python\", \"train.py\"], or a string for the shell")
             }
             fn visit_str<E: Error>(self, script: &str) -> Result<CommandWord, E> {
-                Ok(CommandWord(Command::Shell(script.to_owned())))
+                Ok(CommandWord(Command::Shell(unix_lines(script))))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<CommandWord, A::Error> {
                 strings(list).map(|args| CommandWord(Command::Args(args)))
@@ -82,11 +87,11 @@ impl<'de> Deserialize<'de> for ScriptWord {
                 f.write_str("a shell script, or a list of its lines")
             }
             fn visit_str<E: Error>(self, script: &str) -> Result<ScriptWord, E> {
-                Ok(ScriptWord(script.to_owned()))
+                Ok(ScriptWord(unix_lines(script)))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ScriptWord, A::Error> {
                 // A list of lines reads as "do these": going on after one that failed would train with half an environment.
-                strings(list).map(|lines| ScriptWord(format!("set -e\n{}\n", lines.join("\n"))))
+                strings(list).map(|lines| ScriptWord(unix_lines(&format!("set -e\n{}\n", lines.join("\n")))))
             }
         }
         deserializer.deserialize_any(Shapes)

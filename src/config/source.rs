@@ -22,6 +22,8 @@ impl Source {
     /// # Errors
     /// The text is not TOML (or JSON, by the file's extension): one finding with its line.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Vec<Finding>> {
+        // Windows ends lines with two characters, and a shell takes the first of them for a part of the word before it.
+        let text = &text.replace("\r\n", "\n");
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         if is_json { Self::parse_json(text) } else { Self::parse_toml(text) }
     }
@@ -172,6 +174,16 @@ mod tests {
         assert_eq!(source.line("machine.gpus.0"), Some(4));
         assert_eq!(source.line("watch.idle"), None);
         assert_eq!(source.value["machine"]["extra"]["b"], 2);
+    }
+
+    /// nightingale#1713: the carriage returns went into the shell.
+    #[test]
+    fn carriage_returns_of_the_file_stay_out_of_its_values() {
+        let text = "setup = \"\"\"\r\ntest -f x\r\nmake\r\n\"\"\"\r\n[env]\r\nA = \"a\\rb\"\r\n";
+        let source = Source::parse(Path::new("job.toml"), text).unwrap();
+        assert_eq!(source.value["setup"], "test -f x\nmake\n");
+        assert_eq!(source.value["env"]["A"], "a\rb", "one that is written as such stays");
+        assert_eq!(source.line("env.A"), Some(6));
     }
 
     #[test]
