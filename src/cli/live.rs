@@ -26,7 +26,8 @@ pub fn progress_text(progress: &Progress) -> Option<String> {
         parts.push(format!("loss {loss:.4}"));
     }
     if let Some(message) = &progress.message {
-        parts.push(message.clone());
+        // It stands in one line, whatever the script writes.
+        parts.push(message.replace(['\n', '\r', '\t'], " "));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }

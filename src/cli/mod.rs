@@ -62,6 +62,7 @@ mod fetch;
 mod flags;
 mod forecast;
 mod give_up;
+mod harmless;
 mod iam;
 mod init;
 #[cfg(feature = "aws")]

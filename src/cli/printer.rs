@@ -13,9 +13,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 
-use super::Fault;
 use super::args::{ColorChoice, Format};
 use super::wrap::wrap;
+use super::{Fault, harmless};
 use crate::job::{Finding, Severity};
 
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Printer {
 
     /// One line of data.
     pub fn line(&self, text: impl Display) {
-        self.bytes(format!("{text}\n").as_bytes());
+        self.bytes(format!("{}\n", harmless::harmless(&text.to_string(), self.color_out)).as_bytes());
     }
 
     /// A sentence of data: on a terminal it is broken at words, and goes on below after `hang` blanks.
@@ -187,7 +187,7 @@ impl Printer {
     /// One document: pretty for `-o json`, one line for `-o jsonl`.
     pub fn json(&self, document: &impl Serialize) {
         let text = if self.format == Format::Jsonl { serde_json::to_string(document) } else { serde_json::to_string_pretty(document) };
-        self.line(text.expect("our documents have string keys and no failing serializers"));
+        self.line(harmless::controls_escaped(&text.expect("our documents have string keys and no failing serializers")));
     }
 
     /// From here on what is printed is rows: what must be said beside them goes to stderr also where machines read.
@@ -250,6 +250,7 @@ impl Printer {
         self.spoke.store(true, Ordering::Relaxed);
         self.is_live.store(text.rsplit_once(CLEAR).is_some_and(|(_, rest)| !rest.is_empty() && !rest.ends_with('\n')), Ordering::Relaxed);
         // Nobody is left to tell when stderr is gone.
+        let text = text.split(CLEAR).map(|part| harmless::harmless(part, self.color_err)).collect::<Vec<_>>().join(CLEAR);
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }

@@ -1,0 +1,97 @@
+//! Text of others for a terminal: what a job, a record or a cloud says must not move the cursor, rename the window or
+//! answer in the user's name.
+//!
+//! The printer calls this for all that it prints, so that no verb has to think of it. What must never live here: the
+//! workload's own log, which is shown as it is (docs/decisions/0025).
+
+use std::borrow::Cow;
+
+/// What the printer itself paints with, without the escape in front. Another text that holds one of these colours a word.
+const COLORS: [&str; 7] = ["[0m", "[1m", "[2m", "[32m", "[36m", "[1;31m", "[1;33m"];
+
+/// The text with its control characters visible, as `cat -v` shows them: `^[` for an escape. Lines and tabs stay, and so
+/// do the printer's colours where the stream shows any.
+pub fn harmless(text: &str, colored: bool) -> Cow<'_, str> {
+    if !text.contains(is_harmful) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(at) = rest.find(is_harmful) {
+        shown.push_str(&rest[..at]);
+        let mut letters = rest[at..].chars();
+        let letter = letters.next().unwrap_or_default();
+        let after = letters.as_str();
+        match COLORS.iter().find(|color| colored && letter == ESCAPE && after.starts_with(**color)) {
+            Some(color) => {
+                shown.push(ESCAPE);
+                shown.push_str(color);
+                rest = &after[color.len()..];
+            }
+            None => {
+                push_visible(&mut shown, letter);
+                rest = after;
+            }
+        }
+    }
+    shown.push_str(rest);
+    shown.into()
+}
+
+/// A JSON document whose texts hold nothing that a terminal obeys. It means the same: serde leaves some of them as they are.
+pub fn controls_escaped(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_harmful) {
+        return json.into();
+    }
+    let escaped = |letter: char| if is_harmful(letter) { format!("\\u{:04x}", u32::from(letter)) } else { letter.to_string() };
+    json.chars().map(escaped).collect::<String>().into()
+}
+
+const ESCAPE: char = '\u{1b}';
+
+/// Control characters, and those that turn the direction of a text so that it reads as another one.
+fn is_harmful(letter: char) -> bool {
+    (letter.is_control() && letter != '\n' && letter != '\t') || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn push_visible(shown: &mut String, letter: char) {
+    match u32::from(letter) {
+        code @ 0..0x20 => shown.extend(['^', char::from(b'@' + code as u8)]),
+        0x7f => shown.push_str("^?"),
+        _ => shown.push('\u{fffd}'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// kubernetes#101695
+    #[test]
+    fn nothing_that_a_terminal_obeys_gets_through() {
+        let message = "a\u{1b}[2J\u{1b}]0;owned\u{7}b\rc\u{9b}31md\u{7f}\u{202e}";
+        assert_eq!(harmless(message, false), "a^[[2J^[]0;owned^Gb^Mc\u{fffd}31md^?\u{fffd}");
+        assert_eq!(harmless(message, true), harmless(message, false));
+        assert_eq!(harmless("two\nlines\tand ümläute", false), "two\nlines\tand ümläute");
+        for code in (0..0xa0).filter(|code| ![9, 10].contains(code)) {
+            let Some(letter) = char::from_u32(code).filter(|letter| letter.is_control()) else { continue };
+            assert!(!harmless(&letter.to_string(), true).contains(char::is_control), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn our_own_colours_stay_where_there_are_any() {
+        let painted = "\u{1b}[1;31merror:\u{1b}[0m no \u{1b}[5mblinking";
+        assert_eq!(harmless(painted, true), "\u{1b}[1;31merror:\u{1b}[0m no ^[[5mblinking");
+        assert_eq!(harmless(painted, false), "^[[1;31merror:^[[0m no ^[[5mblinking");
+    }
+
+    #[test]
+    fn a_document_means_the_same() {
+        let text = "a\u{7f}\u{9b}2J\u{1b}[2J";
+        let json = serde_json::to_string(text).unwrap();
+        let shown = controls_escaped(&json);
+        assert!(!shown.contains(char::is_control), "{shown:?}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+    }
+}
