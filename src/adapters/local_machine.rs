@@ -60,7 +60,7 @@ pub fn main(dir: &Path) -> ExitCode {
         Ok(Some(machine)) => machine.run(),
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{} cannot boot: {error}", Timestamp::now());
+            say(&format!("cannot boot: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -246,8 +246,13 @@ impl Machine {
     }
 
     fn log(&self, text: &str) {
-        eprintln!("{} machine: {text}", Timestamp::now());
+        say(&format!("machine: {text}"));
     }
+}
+
+/// One line of the machine's own log. `eprintln!` panics where the disk of the log is full, and the machine would end.
+fn say(text: &str) {
+    let _lost = std::io::Write::write_fmt(&mut io::stderr(), format_args!("{} {text}\n", Timestamp::now()));
 }
 
 /// SIGKILL to all descendants of a process and to all that carry the instance in their environment, except the process

@@ -114,7 +114,24 @@ fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>
 fn log_to_stderr(default: &str) {
     let level = here::variable("LAMP_LOG").and_then(|level| level.to_str().and_then(|level| level.parse().ok()));
     let level = level.or_else(|| default.parse().ok()).unwrap_or(tracing::Level::INFO);
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).with_ansi(false).init();
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Log).with_target(false).with_ansi(false);
+    // It would complain of itself on standard error, and panic where that is closed too.
+    log.log_internal_errors(false).init();
+}
+
+/// Standard error, as long as it takes anything. The agent goes on when its terminal was closed (EIO), its pipe has no
+/// reader (EPIPE) or the disk of its log is full (ENOSPC): a log is worth no training.
+struct Log;
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        let _lost = std::io::stderr().write_all(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The agent of a machine of the local cloud.
