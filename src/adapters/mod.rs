@@ -9,8 +9,8 @@
 //! | `shipped_cloud` | `Cloud` | the shipped catalogue, where the cloud does not answer: for looking at, nothing can be bought of it |
 //! | `local_cloud`, `local_*` | `Cloud`, `Metadata`, `Power`, `Files` | the cloud `local`: machines that are folders and processes here; `local_files` serves every machine |
 //! | `objects`, `object_*`, `aws_objects`, `counted` | `Store` | job roots: a folder (`object_file`), S3 (`object_s3`), and what counts its own traffic |
-//! | `aws_*` otherwise | | credentials and the way to AWS; `aws_setup*`, `aws_ready`, `aws_doctor`: the account, made ready and looked at |
-//! | `child_workload`, `unit_workload`, `held_workload`, `whole_machine`, `ask` | `Workloads`, `Workload` | what runs a job: a process, a systemd unit, or all of a machine that somebody started by hand |
+//! | `ca_bundle`, `aws_*` otherwise | | credentials and the way to AWS; `aws_setup*`, `aws_ready`, `aws_doctor`: the account, made ready and looked at |
+//! | `child_workload`, `unit_workload`, `held_workload`, `watched_fd`, `containers`, `whole_machine`, `ask` | `Workloads`, `Workload` | what runs a job: a process, a systemd unit, or all of a machine that somebody started by hand |
 //! | `holder`, `holder_*` | | the process between agent and workload, and its records |
 //! | `sensors`, `sensor_thread`, `host*`, `nvml*`, `logins`, `typing`, `network`, `counter` | `Sensors`, `SensorFeed` | one sample of the machine and of the workload |
 //! | `terminals` | `People` | a word on the terminals of whoever is logged in |
@@ -20,10 +20,10 @@
 //! | `cloudwatch_metrics` | `Meter` | what the agent measures, published |
 //! | `notify`, `notify_command` | `Service`, `Notifier` | systemd's socket; the user's own command |
 //! | `system_clock`, `launch_turns`, `agent_files`, `agent_elf` | `Clock`, `Turns`, `Agents` | the time; a turn by a lock file; the agent's program |
-//! | `archive`, `hashed`, `secret_scan`, `secret_rules`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
+//! | `archive`, `git_tracked`, `hashed`, `secret_scan`, `secret_rules`, `workdir_left_out`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
 //! | `sweeper_program`, `lambda_runtime`, `zip` | | the sweeper in the cloud |
 //! | `capacity_trace`, `price_course`, `series`, `series_csv` | | recordings, read |
-//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `signals`, `unsent`, `user_file` | | processes, files and folders of the user |
+//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `remove_tree`, `signals`, `unsent`, `user_file` | | processes, files and folders of the user |
 
 #[cfg(feature = "lamp")]
 mod agent_elf;
@@ -116,6 +116,8 @@ pub mod ec2_supply;
 mod ec2_types;
 #[cfg(feature = "aws")]
 mod ec2_use;
+#[cfg(feature = "lamp")]
+mod git_tracked;
 mod hashed;
 mod held_workload;
 pub mod here;
@@ -196,6 +198,8 @@ pub mod unsent;
 #[cfg(feature = "lamp")]
 pub mod user_file;
 pub mod whole_machine;
+#[cfg(feature = "lamp")]
+mod workdir_left_out;
 #[cfg(feature = "lamp")]
 pub mod workdir_pack;
 #[cfg(feature = "aws")]

@@ -7,15 +7,18 @@
 //! Two packs of the same tree give the same bytes: entries are sorted and carry no user. What must never live here: the
 //! search for secrets (`secret_scan`), or unpacking (`archive`, which the agent carries).
 
+use std::collections::HashSet;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ignore::{DirEntry, WalkBuilder};
+use ignore::WalkBuilder;
 use sha2::{Digest, Sha256};
 
 use super::archive::link_stays_inside;
+use super::git_tracked::tracked_but_ignored;
+use super::workdir_left_out::{LeftOut, is_left_out, reason_to_prune};
 use crate::job::{CodeArchive, Finding};
 
 /// What ships, in the order of the archive.
@@ -79,7 +82,8 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     // `ignore` prunes before we see the entry, so the filter itself tells what it pruned.
     let (told, pruned) = std::sync::mpsc::channel();
     let mut walk = walker(root);
-    walk.filter_entry(move |entry| match reason_to_prune(entry, &skip) {
+    let skipped = skip.clone();
+    walk.filter_entry(move |entry| match reason_to_prune(entry, &skipped) {
         None => true,
         Some(reason) => {
             // The receiver lives as long as the walk.
@@ -99,6 +103,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
         }
     }
     left_out.pruned.extend(pruned.try_iter());
+    take_in_tracked(&mut survey, &mut left_out, &skip);
     left_out.tell(&mut survey);
     not_brought_back(&mut survey);
     if survey.files == 0 {
@@ -109,6 +114,20 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
         survey.findings.push(finding);
     }
     survey
+}
+
+/// What git tracks ships although `.gitignore` names it: git takes it along too, and the script that reads it runs nowhere else
+/// without it.
+fn take_in_tracked(survey: &mut Survey, left_out: &mut LeftOut, skip: &[PathBuf]) {
+    let root = survey.root.clone();
+    let known: HashSet<PathBuf> = survey.entries.iter().map(|entry| entry.path.clone()).collect();
+    for path in tracked_but_ignored(&root, &known, |folder| is_left_out(&root.join(folder), skip)) {
+        let taken = fs::symlink_metadata(root.join(&path)).and_then(|meta| take_in(survey, left_out, path.clone(), &meta));
+        if let Err(error) = taken {
+            survey.findings.push(unreadable(&path, error.kind()));
+        }
+    }
+    survey.entries.sort_by(|one, other| one.path.cmp(&other.path));
 }
 
 fn unreadable(path: &Path, error: impl std::fmt::Display) -> Finding {
@@ -161,66 +180,6 @@ fn walker(root: &Path) -> WalkBuilder {
         .follow_links(false)
         .sort_by_file_name(std::ffi::OsStr::cmp);
     walk
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pruned {
-    Git,
-    Cache,
-    Environment,
-    Own,
-}
-
-fn reason_to_prune(entry: &DirEntry, skip: &[PathBuf]) -> Option<Pruned> {
-    if entry.depth() == 0 {
-        return None;
-    }
-    // `.git` is a file in worktrees and submodules.
-    if entry.file_name() == ".git" {
-        return Some(Pruned::Git);
-    }
-    if !entry.file_type().is_some_and(|kind| kind.is_dir()) {
-        return None;
-    }
-    if entry.file_name() == "__pycache__" {
-        return Some(Pruned::Cache);
-    }
-    // Its scripts and links hold absolute paths of this machine: shipped, it would be broken and large.
-    if entry.path().join("pyvenv.cfg").is_file() {
-        return Some(Pruned::Environment);
-    }
-    skip.iter().any(|path| path == entry.path()).then_some(Pruned::Own)
-}
-
-#[derive(Default)]
-struct LeftOut {
-    special: Vec<PathBuf>,
-    pruned: Vec<(PathBuf, Pruned)>,
-}
-
-impl LeftOut {
-    fn tell(self, survey: &mut Survey) {
-        for path in self.special {
-            let message = format!("`{}` does not ship: it is a socket, a pipe or a device", path.display());
-            survey.findings.push(Finding::warning("workdir", message));
-        }
-        for (path, reason) in self.pruned {
-            let shown = path.strip_prefix(&survey.root).unwrap_or(&path).display().to_string();
-            match reason {
-                Pruned::Git | Pruned::Cache => {}
-                Pruned::Environment => {
-                    let finding = Finding::warning("workdir", format!("`{shown}` does not ship: a virtual environment works only where it was made"));
-                    survey.findings.push(finding.hint("make it in `setup`, and add it to .lampignore"));
-                }
-                Pruned::Own => {
-                    if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
-                        let message = format!("`{shown}` does not ship: a job starts from its own checkpoints, not from those of an earlier run");
-                        survey.findings.push(Finding::warning("checkpoint.path", message));
-                    }
-                }
-            }
-        }
-    }
 }
 
 fn take_in(survey: &mut Survey, left_out: &mut LeftOut, path: PathBuf, meta: &Metadata) -> io::Result<()> {

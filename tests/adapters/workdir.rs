@@ -51,6 +51,43 @@ fn warnings(survey: &Survey) -> Vec<String> {
     survey.findings.iter().filter(|finding| finding.severity == Severity::Warning).map(|finding| finding.message.clone()).collect()
 }
 
+/// skypilot#446: what somebody has added with `git add -f` is a part of the code, whatever `.gitignore` says.
+#[test]
+fn what_git_tracks_ships_and_lampignore_stands_over_it() {
+    let tree = Tree::new()
+        .with(".gitignore", "data/\n*.bin\n")
+        .with("a.py", "")
+        .with("data/config.json", "{}")
+        .with("data/untracked.json", "{}")
+        .with("data/deep/er/x.txt", "x")
+        .with("model.bin", "m")
+        .with("__pycache__/a.pyc", "")
+        .with("checkpoints/old.bin", "o")
+        .with("gone.bin", "");
+    let git = |words: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.arg("-C").arg(tree.root()).args(words).env("GIT_CONFIG_GLOBAL", "/dev/null").stdout(std::process::Stdio::null());
+        git.status().is_ok_and(|status| status.success())
+    };
+    if !git(&["init", "-q"]) {
+        return crate::skipped::skipped("there is no git on this machine");
+    }
+    let forced = [".gitignore", "data/config.json", "data/deep/er/x.txt", "model.bin", "__pycache__/a.pyc", "checkpoints/old.bin", "gone.bin"];
+    assert!(git(&[&["add", "-f"], &forced[..]].concat()));
+    fs::remove_file(tree.root().join("gone.bin")).expect("there");
+    let survey = |tree: &Tree| survey(&tree.root(), &[PathBuf::from("checkpoints")], PLENTY);
+    let names = |found: &Survey| found.entries.iter().map(|entry| entry.path.display().to_string()).collect::<Vec<_>>();
+    let found = survey(&tree);
+    assert_eq!(
+        names(&found),
+        [".gitignore", "a.py", "data", "data/config.json", "data/deep", "data/deep/er", "data/deep/er/x.txt", "model.bin"],
+        "{:?}",
+        found.findings
+    );
+    let tree = tree.with(".lampignore", "model.bin\ndata/deep/\n");
+    assert_eq!(names(&survey(&tree)), [".gitignore", ".lampignore", "a.py", "data", "data/config.json"]);
+}
+
 #[test]
 fn ignore_files_count_outside_git_too_and_git_never_ships() {
     let tree = Tree::new()
