@@ -27,6 +27,7 @@ use super::detach::detach;
 use super::holder_records::boot_id;
 use super::local_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder, RELEASED};
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
+use super::remove_tree::remove_tree;
 use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Residue, Tags};
 use crate::job::{MachineSpec, Plan};
 use crate::market::{self, Market, Region, Span, Supply, Zone, elapsed};
@@ -265,7 +266,7 @@ impl LocalCloud {
             let settled = folder.path(RELEASED).exists();
             let old = age.and_then(|ended| SystemTime::now().duration_since(ended).ok()).is_some_and(|age| age > KEEP_ENDED);
             if old && settled {
-                fs::remove_dir_all(folder.dir())?;
+                remove_tree(folder.dir())?;
             }
         }
         Ok(())

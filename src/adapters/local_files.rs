@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
+use super::remove_tree::remove_tree;
 use crate::job::CodeArchive;
 use crate::ports::{FileStamp, Files, Tree, TreeFile};
 
@@ -97,7 +98,7 @@ impl Files for LocalFiles {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let Some(meta) = found(fs::symlink_metadata(path))? else { return Ok(()) };
-        let removed = if meta.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        let removed = if meta.is_dir() { remove_tree(path) } else { fs::remove_file(path) };
         found(removed).map(|_| ())
     }
 

@@ -33,6 +33,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::proc_tree::ProcessRef;
+use super::remove_tree::remove_tree;
 use crate::instance::Notice;
 use crate::job::ProgressLine;
 use crate::market::UsdPerHour;
@@ -270,7 +271,7 @@ impl LocalFolder {
             if KEPT.iter().any(|kept| entry.file_name() == *kept) {
                 continue;
             }
-            if entry.file_type()?.is_dir() { fs::remove_dir_all(entry.path())? } else { fs::remove_file(entry.path())? }
+            if entry.file_type()?.is_dir() { remove_tree(&entry.path())? } else { fs::remove_file(entry.path())? }
         }
         Ok(())
     }

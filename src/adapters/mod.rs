@@ -173,6 +173,7 @@ mod private;
 mod proc_read;
 pub mod proc_stacks;
 pub mod proc_tree;
+mod remove_tree;
 #[cfg(feature = "lamp")]
 mod secret_rules;
 #[cfg(feature = "lamp")]

@@ -1,0 +1,66 @@
+//! A folder and all below it, removed also where the work has taken its own rights to write there away.
+
+#![expect(clippy::disallowed_methods, reason = "this is what removes folders")]
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// What the owner of a folder needs to empty it.
+const OWNERS: u32 = 0o700;
+
+/// Removes a folder. Go's module cache, conda and tools that guard what they made leave folders without the right to write:
+/// as an ordinary user, nothing below them can be removed until they are given it back.
+///
+/// # Errors
+/// It is not there, or something below it belongs to another user.
+pub fn remove_tree(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(folder);
+            fs::remove_dir_all(folder)
+        }
+        removed => removed,
+    }
+}
+
+/// Gives the owner's rights back to every folder of the tree. What belongs to another user stays as it is; the removal says so.
+fn open_up(folder: &Path) {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        // A link is no folder, and what it leads to is not below.
+        let Ok(found) = fs::symlink_metadata(&folder) else { continue };
+        let mode = found.permissions().mode();
+        if found.is_dir() && mode & OWNERS != OWNERS {
+            let _not_ours = fs::set_permissions(&folder, fs::Permissions::from_mode(mode | OWNERS));
+        }
+        let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+        folders.extend(below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// checkout#1720
+    #[test]
+    fn folders_without_the_right_to_write_go_and_links_are_not_followed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (outside, tree) = (root.path().join("outside"), root.path().join("tree"));
+        fs::create_dir_all(tree.join("m/p/q")).expect("made");
+        fs::create_dir(&outside).expect("made");
+        fs::write(tree.join("m/p/a"), "x").expect("written");
+        std::os::unix::fs::symlink(&outside, tree.join("m/link")).expect("linked");
+        for (folder, mode) in [(outside.clone(), 0o555), (tree.join("m/p/q"), 0), (tree.join("m/p"), 0o555), (tree.join("m"), 0o500)] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode)).expect("set");
+        }
+        // Root is not refused, and removes it at once.
+        open_up(&tree);
+        assert_eq!(fs::metadata(&outside).expect("there").permissions().mode() & 0o777, 0o555);
+        assert_eq!(fs::metadata(tree.join("m/p")).expect("there").permissions().mode() & 0o777, 0o755);
+        remove_tree(&tree).expect("removed");
+        assert!(!tree.exists() && outside.exists());
+    }
+}
