@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::aws_credentials::why;
 use super::aws_session::AwsSession;
+use super::ca_bundle::for_reqwest;
 use super::object_s3::install_crypto;
 use super::system_clock::SystemClock;
 use crate::instance::setup::Found;
@@ -134,7 +135,8 @@ async fn once(session: &AwsSession, region: &Region, call: &AwsCall) -> Result<V
         request.headers_mut().insert(HeaderName::from_static("x-amz-target"), HeaderValue::from_static(target));
     }
     AwsAuthorizer::new(&credential, call.service, region.as_str()).try_authorize(&mut request, None).map_err(|error| silent(&error))?;
-    let client = Client::builder().timeout(time).connect_timeout(ANSWER_MAX).build().map_err(|error| silent(&error))?;
+    let client =
+        Client::builder().tls_certs_merge(for_reqwest()).timeout(time).connect_timeout(ANSWER_MAX).build().map_err(|error| silent(&error))?;
     let sent = client.request(call.method.clone(), url).headers(request.headers().clone()).body(body).send().await;
     let answer = sent.map_err(|error| silent(&error))?;
     let status = answer.status().as_u16();

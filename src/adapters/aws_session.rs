@@ -17,6 +17,7 @@ use aws_config::{BehaviorVersion, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::{TlsContext, TrustStore};
 use aws_smithy_http_client::{Connector, tls};
 use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpClient, SharedHttpConnector, http_client_fn};
 use tokio::sync::OnceCell;
@@ -24,8 +25,8 @@ use tokio::sync::OnceCell;
 use super::aws_identity::{Identity, Told};
 use super::aws_settings::AwsSettings;
 use super::ec2_memory::Ec2Memory;
-use super::here;
 use super::objects::install_crypto;
+use super::{ca_bundle, here};
 use crate::market::Region;
 
 /// A connection takes 100 ms on a bad day; five seconds is a dead line.
@@ -149,7 +150,11 @@ impl AwsSession {
 /// for none. The metadata service speaks plain HTTP, and stands before any proxy.
 fn http_client() -> SharedHttpClient {
     let tls = tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring);
-    let direct = || aws_smithy_http_client::Builder::new().tls_provider(tls.clone()).build_https();
+    let known = ca_bundle::certificates().iter().fold(TrustStore::default(), |store, pem| store.with_pem_certificate(pem.as_bytes()));
+    let Ok(trusted) = TlsContext::builder().with_trust_store(known).build() else {
+        return aws_smithy_http_client::Builder::new().tls_provider(tls).build_https();
+    };
+    let direct = || aws_smithy_http_client::Builder::new().tls_provider(tls.clone()).tls_context(trusted.clone()).build_https();
     let named = |names: &[&str]| names.iter().find_map(|name| here::variable(name)?.into_string().ok());
     let Some(address) = named(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]) else { return direct() };
     let address = if address.contains("://") { address } else { format!("http://{address}") };
@@ -160,7 +165,9 @@ fn http_client() -> SharedHttpClient {
     };
     let proxy = proxy.no_proxy(named(&["NO_PROXY", "no_proxy"]).unwrap_or_default());
     let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT_WITHIN).build();
-    let connector = SharedHttpConnector::new(Connector::builder().connector_settings(settings).proxy_config(proxy).tls_provider(tls).build());
+    let connector = SharedHttpConnector::new(
+        Connector::builder().connector_settings(settings).proxy_config(proxy).tls_provider(tls).tls_context(trusted).build(),
+    );
     // One for all: each has connections of its own.
     http_client_fn(move |_, _| connector.clone())
 }

@@ -14,6 +14,7 @@ use object_store::client::{HttpRequest, HttpRequestBody};
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, Method};
 
+use super::ca_bundle::for_reqwest;
 use super::object_s3::install_crypto;
 use crate::ports::{Datum, Meter, MeterError, Unit};
 
@@ -56,7 +57,8 @@ impl CloudWatchMeter {
         own_network: Arc<AtomicU64>,
     ) -> Result<Self, reqwest::Error> {
         install_crypto();
-        let client = Client::builder().timeout(REQUEST_MAX).connect_timeout(REQUEST_MAX).pool_max_idle_per_host(1).build()?;
+        let client =
+            Client::builder().tls_certs_merge(for_reqwest()).timeout(REQUEST_MAX).connect_timeout(REQUEST_MAX).pool_max_idle_per_host(1).build()?;
         let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
         let endpoint = endpoint.unwrap_or_else(|| format!("https://monitoring.{region}.amazonaws.com{suffix}"));
         Ok(CloudWatchMeter { client, credentials, region: region.to_owned(), endpoint, own_network })

@@ -65,6 +65,7 @@ mod aws_setup_group;
 mod aws_setup_roles;
 #[cfg(feature = "aws")]
 mod aws_setup_sweeper;
+mod ca_bundle;
 #[cfg(feature = "lamp")]
 pub mod capacity_trace;
 pub mod child_workload;

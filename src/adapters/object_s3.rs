@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider};
 use object_store::path::Path as Key;
 use object_store::signer::Signer;
-use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
 use super::object_parts::{Uploads, copy_in_parts};
 use super::object_pieces::{download, head, is_refused};
@@ -81,7 +81,7 @@ impl S3Store {
         let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
         let plain_http = endpoint.starts_with("http://");
         // A part must get through a line of 1 Mbit/s; the default of 30 s would not let it.
-        let options = ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
+        let options = super::ca_bundle::options().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
         let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
         // A forbidden delete is a 403 of its own, and not a line in the answer to a bulk delete that came through.
         let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry).with_disable_bulk_delete(true);
