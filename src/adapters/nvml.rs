@@ -240,7 +240,7 @@ impl Session {
                 Err(Gone { why, lost: true }) => Err(Halt::Lost(why.clone())),
                 Err(Gone { why, lost: false }) => Err(Halt::Gpu(why.clone())),
             };
-            let sample = match read {
+            let mut sample = match read {
                 Ok(sample) => sample,
                 Err(Halt::Gpu(why)) => memory.unknown(&why, false),
                 Err(Halt::Lost(why)) => memory.unknown(&why, true),
@@ -248,6 +248,10 @@ impl Session {
             };
             if let Reading::Unknown(why) = &sample.util_percent {
                 problem.get_or_insert_with(|| format!("GPU {}: {why}", memory.index));
+            }
+            // No reading is missing here, and opening the library anew would bring none.
+            if let Ok(device) = device {
+                memory.doubt_zero(&mut sample, device, now);
             }
             samples.push(sample);
         }

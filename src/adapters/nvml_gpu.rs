@@ -47,7 +47,21 @@ pub(super) struct Memory {
     temperature: Kept<u32>,
     processes: Kept<Vec<u32>>,
     ecc: Kept<u64>,
+    limit_watts: Kept<f64>,
 }
+
+/// Of its power limit. A card that rests with a program on it draws a tenth to two fifths of its limit; below a half many do
+/// so at 0 %. Higher, and light work that the driver does not count is taken for rest.
+const POWER_OF_WORK: f64 = 0.5;
+
+/// Small cards (T4, L4) have limits of 70 W and rest at half of that.
+const WATTS_OF_WORK_MIN: f64 = 60.0;
+
+/// Where the driver says no limit: two monitors keep a card at nearly as much, and no rest takes more.
+const WATTS_OF_WORK: f64 = 100.0;
+
+/// Between two looks at the power limit, which a person may change.
+const LIMIT_EVERY: Duration = Duration::from_secs(60);
 
 impl Memory {
     pub fn of(index: u32) -> Self {
@@ -86,6 +100,21 @@ impl Memory {
             xids: self.xids.clone(),
             lost: None,
         })
+    }
+
+    /// Some drivers count no utilisation and say 0 (WSL2, virtual GPUs). At the power of work that is not believed, unless the
+    /// driver also says that no process is there: nobody knows then how busy the GPU is.
+    pub fn doubt_zero(&mut self, sample: &mut GpuSample, device: &Device, now: Duration) {
+        let is_zero = |reading: &Reading<f64>| reading.known().is_none_or(|percent| *percent < 0.5);
+        let is_empty = sample.used_by_workload == Reading::Known(false) && sample.used_by_others == Reading::Known(false);
+        let says_zero = sample.util_percent.known().is_some() && is_zero(&sample.util_percent) && is_zero(&sample.memory_util_percent);
+        let Some(watts) = sample.power_watts.known().copied().filter(|_| says_zero && !is_empty) else { return };
+        let limit = self.limit_watts.at(now, LIMIT_EVERY, || Ok(reading(device.enforced_power_limit())?.map(|limit| f64::from(limit) / 1000.0)));
+        let limit = limit.ok().and_then(|limit| limit.known().copied()).filter(|limit| *limit > 0.0);
+        let at_work = limit.map_or(WATTS_OF_WORK, |limit| (limit * POWER_OF_WORK).max(WATTS_OF_WORK_MIN));
+        if watts >= at_work {
+            sample.util_percent = Reading::unknown(format!("the driver says 0 % at {watts:.0} W"));
+        }
     }
 
     /// A sample of a device that gives nothing.

@@ -91,6 +91,24 @@ fn an_idle_and_a_hung_gpu_are_told_apart_by_their_power() {
     assert_eq!((gpu.util_percent, gpu.power_watts), (Reading::Known(100.0), Reading::Known(75.0)));
 }
 
+/// nvtop#109, distributed#5342: under WSL2 the driver counts no utilisation, says 0 and lists no processes.
+#[test]
+fn a_zero_at_the_power_of_work_is_unknown() {
+    for (script, known) in [
+        ("gpu 0 power 250\ngpu 0 unsupported processes\n", false),
+        ("gpu 0 power 60\ngpu 0 unsupported processes\n", true),
+        ("gpu 0 power 250\n", true),
+        ("gpu 0 util 5\ngpu 0 power 250\ngpu 0 unsupported processes\n", true),
+        ("gpu 0 power 200\ngpu 0 power-limit 700\ngpu 0 unsupported processes\n", true),
+        ("gpu 0 power 400\ngpu 0 power-limit 700\ngpu 0 unsupported processes\n", false),
+        ("gpu 0 power 66\ngpu 0 power-limit 70\ngpu 0 unsupported processes\n", false),
+    ] {
+        let mut bench = Bench::playing(&format!("gpu 0 util 0\n{script}"));
+        let util = bench.gpus().remove(0).util_percent;
+        assert_eq!(util.known().is_some(), known, "{script}: {util:?}");
+    }
+}
+
 #[test]
 fn utilisation_is_the_mean_of_the_interval_and_not_of_the_moment() {
     // Busy for half of each second; every reading falls into a pause.

@@ -24,6 +24,7 @@
 //!   gpu 0 util 100 for 60, 0      the value stays
 //!   gpu 0 memory-util 30          a series as well; without it, half of `util`
 //!   gpu 0 power 310.5             W, a series as well
+//!   gpu 0 power-limit 450         W; without it the call is not supported
 //!   gpu 0 temperature 55          Celsius
 //!   gpu 0 memory 1024/81920       MiB used / MiB in all
 //!   gpu 0 pids 12,34              compute processes; `pids file:/path` reads the numbers from there on every call
@@ -216,6 +217,14 @@ pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, milliwatts: *mu
     on_gpu(device, "power", |stage, at| {
         let watts = stage.script.gpus[at].power.at(stage.seconds());
         unsafe { put(milliwatts, (watts * 1000.0) as c_uint) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: Device, milliwatts: *mut c_uint) -> Return {
+    on_gpu(device, "power", |stage, at| match stage.script.gpus[at].power_limit {
+        Some(watts) => unsafe { put(milliwatts, watts * 1000) },
+        None => NOT_SUPPORTED,
     })
 }
 

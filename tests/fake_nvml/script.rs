@@ -24,6 +24,7 @@ pub struct Gpu {
     pub util: Series,
     pub memory_util: Option<Series>,
     pub power: Series,
+    pub power_limit: Option<u32>,
     pub temperature: u32,
     pub memory_mib: (u64, u64),
     pub compute: Pids,
@@ -67,6 +68,7 @@ impl Default for Gpu {
             util: Series::constant(0.0),
             memory_util: None,
             power: Series::constant(50.0),
+            power_limit: None,
             temperature: 40,
             memory_mib: (0, 81_920),
             compute: Pids::These(Vec::new()),
@@ -128,6 +130,7 @@ impl Gpu {
             "util" => self.util = Series::parse(value)?,
             "memory-util" => self.memory_util = Some(Series::parse(value)?),
             "power" => self.power = Series::parse(value)?,
+            "power-limit" => self.power_limit = Some(value.parse().ok()?),
             "temperature" => self.temperature = value.parse().ok()?,
             "memory" => {
                 let (used, total) = value.split_once('/')?;
