@@ -30,6 +30,16 @@ esac
 
 put /etc/lamplighter/agent.env 600 "$agent_env"
 
+# On Debian and Ubuntu a `setup` meets the machine's own updates, which begin minutes after a boot: apt waits for their lock
+# and no more of them begin. What runs already is left alone: a package that is half installed helps no job.
+if has apt-get; then
+    put /etc/apt/apt.conf.d/60lamplighter 644 'DPkg::Lock::Timeout "600";'
+    systemctl mask apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service unattended-upgrades.service
+    systemctl stop apt-daily.timer apt-daily-upgrade.timer
+    # After an installation needrestart restarts what uses an old library: the job is not among it.
+    put /etc/needrestart/conf.d/60-lamplighter.conf 644 '$nrconf{override_rc}{qr(^lamp-)} = 0;'
+fi
+
 has curl || has wget || has python3 || off "this image has none of curl, wget and python3: the agent cannot be fetched"
 has sha256sum || has python3 || off "this image has neither sha256sum nor python3: the agent cannot be checked"
 if ! is_agent "$agent"; then

@@ -119,6 +119,25 @@ fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }
 
+/// skypilot#1341, and needrestart of Ubuntu 24.04: what a machine does by itself minutes after its boot is in nobody's way.
+#[test]
+fn where_there_is_apt_its_lock_is_waited_for_and_nothing_of_ours_is_restarted() {
+    for shell in shells() {
+        let (machine, text) = (FalseMachine::new(AGENT), user_data(&hex(AGENT.as_bytes())));
+        machine.program("apt-get", "exit 0");
+        let (status, said) = machine.boots(&shell, &text);
+        assert_eq!(status, 0, "{shell:?}: {said}");
+        assert_eq!(machine.read("etc/apt/apt.conf.d/60lamplighter"), "DPkg::Lock::Timeout \"600\";\n");
+        assert_eq!(machine.read("etc/needrestart/conf.d/60-lamplighter.conf"), "$nrconf{override_rc}{qr(^lamp-)} = 0;\n");
+        let asked = machine.asked();
+        assert!(asked.contains("systemctl mask apt-daily.timer apt-daily-upgrade.timer"), "{asked}");
+        assert!(!asked.contains("stop apt-daily.service"), "what runs is left to end: {asked}");
+        let (machine, text) = (FalseMachine::new(AGENT), user_data(&hex(AGENT.as_bytes())));
+        machine.boots(&shell, &text);
+        assert!(!machine.path("etc/apt").exists() && !machine.asked().contains("mask"), "there is none");
+    }
+}
+
 #[test]
 fn a_machine_is_made_and_made_again() {
     for shell in shells() {
