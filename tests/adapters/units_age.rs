@@ -15,7 +15,7 @@ const OLDEST: u16 = 219;
 const AMAZON: u16 = 252;
 
 /// By the manual's notes and the release news of systemd. A setting with a value of its own stands first.
-const SINCE: [(u16, &[&str]); 18] = [
+const SINCE: [(u16, &[&str]); 19] = [
     (247, &["ProtectProc"]),
     (245, &["ProtectClock"]),
     (244, &["ProtectKernelLogs"]),
@@ -23,6 +23,8 @@ const SINCE: [(u16, &[&str]); 18] = [
     (242, &["RestrictSUIDSGID", "ProtectHostname"]),
     (240, &["Type=exec"]),
     (239, &["SystemCallFilter=@system-service", "PrivateMounts"]),
+    // As a property of a transient unit.
+    (238, &["RefuseManualStop"]),
     (236, &["--collect"]),
     (235, &["KeyringMode", "LockPersonality", "CacheDirectory", "CacheDirectoryMode", "LogsDirectory", "StateDirectory", "StateDirectoryMode"]),
     (233, &["RestrictNamespaces"]),
