@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::process::Pid;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::holder_cgroup;
 use super::holder_records::{self as records, End, Exit, Printed, Started};
-use super::private;
 use super::proc_tree::{self, ProcessRef};
+use super::watched_fd::{opened, watch};
+use super::{containers, private};
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch, Scope, Signal, Workload, WorkloadError};
 
@@ -44,6 +44,7 @@ const KILL_ROUND: Duration = Duration::from_millis(20);
 pub struct HeldWorkload {
     dir: PathBuf,
     workdir: PathBuf,
+    is_alone: bool,
     started: Started,
     /// The numbers of processes in the record belong to this boot.
     this_boot: bool,
@@ -68,7 +69,7 @@ impl HeldWorkload {
         let failed = |cause| WorkloadError::Failed { act: "find", cause };
         let Some(launch) = records::read::<Launch>(dir, records::LAUNCH).map_err(failed)? else { return Ok(None) };
         let Some(started) = records::read::<Started>(dir, records::STARTED).map_err(failed)? else {
-            return refused(dir).map_or(Ok(None), Err);
+            return records::refused(dir).map_or(Ok(None), Err);
         };
         let running = match records::open_running_as_agent(dir) {
             Ok(running) => Some(watch(running).map_err(failed)?),
@@ -78,6 +79,7 @@ impl HeldWorkload {
         let mut workload = HeldWorkload {
             dir: dir.to_owned(),
             workdir: launch.cwd,
+            is_alone: launch.echo,
             started,
             this_boot: true,
             running,
@@ -100,7 +102,7 @@ impl HeldWorkload {
 
     fn recorded(&self) -> Option<Ended> {
         match records::read::<Exit>(&self.dir, records::EXIT) {
-            Ok(Some(Exit { end: End::Ended(ended), .. })) => Some(ended),
+            Ok(Some(Exit { end: End::Ended(ended), told, .. })) => Some(Ended { told, ..ended }),
             Ok(_) => None,
             Err(error) => {
                 tracing::warn!(%error, "the record of the workload's end cannot be read");
@@ -169,8 +171,7 @@ impl HeldWorkload {
             // of the round does it as well, and the holder, which has no sandbox, does it too.
             let _ = holder_cgroup::kill(group);
         }
-        let root = if self.started.holder.exists() { self.started.holder } else { self.started.workload };
-        let mut found = proc_tree::descendants(root);
+        let mut found = proc_tree::descendants(self.root());
         found.push(self.started.workload);
         let (name, value) = records::mark(&self.dir);
         found.extend(proc_tree::with_environment(name, &value));
@@ -203,6 +204,34 @@ impl HeldWorkload {
         }
     }
 
+    /// The process below which the workload lives.
+    fn root(&self) -> ProcessRef {
+        if self.started.holder.exists() { self.started.holder } else { self.started.workload }
+    }
+
+    /// Whose containers those of this workload are. The folder of a run in the foreground is its user's, and so is the machine.
+    fn containers_of(&self) -> containers::Owner {
+        let is_alone = self.is_alone;
+        let since = private::modified(&self.dir.join(records::LAUNCH)).filter(|_| self.started.cgroup.is_some() && !is_alone);
+        containers::Owner { folders: if is_alone { Vec::new() } else { vec![self.workdir.clone()] }, all_since: since }
+    }
+
+    async fn kill_processes(&self) -> Result<(), WorkloadError> {
+        // The usual end: nothing outlived the main process, and the holder, which stays as long as anything does, is gone.
+        let nothing_outlived = self.recorded().is_some_and(|ended| ended.orphans == 0);
+        if nothing_outlived && timeout(HOLDER_GONE_WAIT, self.holder_dead()).await.is_ok() {
+            return Ok(());
+        }
+        self.mark_killed();
+        self.ask_holder_to_kill();
+        self.kill_until_nothing_is_left(Instant::now() + KILL_WAIT).await?;
+        // Its record of the end and the rest of the log, which are read next, are a moment away.
+        if timeout(RECORD_WAIT, self.holder_dead()).await.is_err() {
+            tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
+        }
+        Ok(())
+    }
+
     async fn kill_until_nothing_is_left(&self, end: Instant) -> Result<(), WorkloadError> {
         let mut left = self.kill_round();
         while left > 0 {
@@ -214,30 +243,6 @@ impl HeldWorkload {
             left = self.kill_round();
         }
         Ok(())
-    }
-}
-
-/// A process to wait for; `None`: it is gone.
-fn opened(process: ProcessRef) -> io::Result<Option<AsyncFd<OwnedFd>>> {
-    process.open()?.map(watch).transpose()
-}
-
-/// Has the runtime wake us when a descriptor has something to say.
-#[expect(unsafe_code, reason = "the runtime's only registration that is not deprecated")]
-pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` stays the same open descriptor until it is dropped, and the `AsyncFd` owns it from here on.
-    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
-}
-
-/// Why a holder never started its workload, when it says so.
-pub fn refused(dir: &Path) -> Option<WorkloadError> {
-    match records::read::<Exit>(dir, records::EXIT).ok()??.end {
-        End::Ended(_) => None,
-        End::CannotExecute { program, errno } => Some(WorkloadError::CannotExecute { program, cause: io::Error::from_raw_os_error(errno) }),
-        End::NotStarted { what, errno } => {
-            let cause = io::Error::from_raw_os_error(errno);
-            Some(WorkloadError::NotStarted { cause: io::Error::new(cause.kind(), format!("cannot {what}: {cause}")) })
-        }
     }
 }
 
@@ -273,7 +278,9 @@ impl Workload for HeldWorkload {
         if let Err(error) = self.kill_until_nothing_is_left(until).await {
             tracing::error!(%error, "the rest of the workload stays");
         }
-        Ended { exit: ExitStatus::default(), orphans: u32::try_from(orphans).unwrap_or(u32::MAX) }
+        // A unit that does not end in its time is killed as a whole.
+        let told = std::fs::exists(self.dir.join(records::TOLD)).unwrap_or(false);
+        Ended { exit: ExitStatus::default(), orphans: u32::try_from(orphans).unwrap_or(u32::MAX), behind: 0, told }
     }
 
     fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
@@ -302,19 +309,12 @@ impl Workload for HeldWorkload {
     }
 
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
-        // The usual end: nothing outlived the main process, and the holder, which stays as long as anything does, is gone.
-        let nothing_outlived = self.recorded().is_some_and(|ended| ended.orphans == 0);
-        if nothing_outlived && timeout(HOLDER_GONE_WAIT, self.holder_dead()).await.is_ok() {
-            return Ok(());
-        }
-        self.mark_killed();
-        self.ask_holder_to_kill();
-        self.kill_until_nothing_is_left(Instant::now() + KILL_WAIT).await?;
-        // Its record of the end and the rest of the log, which are read next, are a moment away.
-        if timeout(RECORD_WAIT, self.holder_dead()).await.is_err() {
-            tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
-        }
-        Ok(())
+        // What a client has started is known for as long as the client lives.
+        let below = if self.this_boot { proc_tree::descendants(self.root()) } else { Vec::new() };
+        let clients = containers::clients(below.into_iter().map(|process| process.pid));
+        let killed = self.kill_processes().await;
+        let stopped = containers::end(clients, self.containers_of()).await;
+        killed.and(stopped.map_err(|cause| WorkloadError::Failed { act: "stop a container of", cause }))
     }
 
     fn printed(&self) -> (u64, u64) {

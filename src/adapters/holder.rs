@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, set_child_subreaper, setsid, wait};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getsid, set_child_subreaper, setsid, wait};
 
 use super::holder_cgroup::{self, Groups, OomWatch};
 use super::holder_echo::Echo;
@@ -45,6 +45,14 @@ const READS_IN_A_ROW: usize = 64;
 const COUNTERS_AGE_MAX: Duration = Duration::from_millis(250);
 /// How long the end of the workload waits for a slow reader of the echo. The power-off waits as long.
 const ECHO_PATIENCE: Duration = Duration::from_millis(200);
+/// How long processes that outlive a command which went well may take to end, before they count as left behind: those of its own
+/// shell, loggers and pools need some hundredths of a second. Longer holds the end of every job with a daemon up.
+const ENDING_ORPHANS: Duration = Duration::from_millis(500);
+/// Between two looks at them.
+const ORPHANS_LOOK: Duration = Duration::from_millis(20);
+/// A unit that is stopped has ended so long after it was told: `TimeoutStopSec` of its unit, and as long again for a busy machine.
+/// Longer, and a stray signal changes what a later end means.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
 /// Between two rounds of killing: what was killed needs a moment to be gone.
 const KILL_ROUND: Duration = Duration::from_millis(20);
 
@@ -86,6 +94,10 @@ fn hold(dir: &Path, machine_pid: Option<u32>) -> io::Result<Over> {
     };
     set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::install()?;
+    // A unit that is restarted runs the same holder again, and the work would be done twice.
+    if [records::STARTED, records::EXIT].iter().any(|record| std::fs::exists(dir.join(record)).unwrap_or(true)) {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "this state folder had its start"));
+    }
     let launch: Launch = records::read(dir, records::LAUNCH)?.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no `launch.json`"))?;
     Holder::start(dir, &launch, machine, signals)?.map_or(Ok(Over::TreeGone), Holder::run)
 }
@@ -113,6 +125,8 @@ struct Holder {
     counters_old_since: Option<Instant>,
     groups: Option<Groups>,
     oom: OomWatch,
+    /// When a service manager last told the unit to end.
+    told: Option<Instant>,
     /// Both are given up when the main process has ended: then the agent reads the record.
     exit: Option<(Reserved, OwnedFd)>,
     buffer: Vec<u8>,
@@ -155,6 +169,7 @@ impl Holder {
             counters_old_since: None,
             groups,
             oom,
+            told: None,
             exit: None,
             buffer: vec![0; READ_BYTES],
         };
@@ -197,6 +212,7 @@ impl Holder {
             }
             if wake.signal {
                 self.signals.clear();
+                self.is_told();
                 if self.reap()? {
                     break;
                 }
@@ -275,12 +291,41 @@ impl Holder {
         let sent_by_us = std::fs::exists(self.dir.join(records::KILLED)).unwrap_or(false);
         let died_of_sigkill = signal == Some(Signal::KILL.as_raw());
         let exit = ExitStatus { code: status.exit_status(), signal, oom: self.oom.killed(died_of_sigkill, sent_by_us) };
-        let orphans = descendants(self.this).into_iter().filter(|process| process.alive()).count();
-        let end = End::Ended(Ended { exit, orphans: u32::try_from(orphans).unwrap_or(u32::MAX) });
+        let (orphans, behind) = self.left_behind(if exit.success() { ENDING_ORPHANS } else { Duration::ZERO });
+        let end = End::Ended(Ended { exit, orphans, behind, told: false });
         match self.exit.take() {
-            Some((record, _running)) => record.write(&Exit { format: FORMAT, end, told: Signals::told_to_end() }),
+            Some((record, _running)) => record.write(&Exit { format: FORMAT, end, told: self.is_told() }),
             None => Ok(()),
         }
+    }
+
+    /// The processes that outlive the main one. Those that are about to end, such as the `tee` of a shell's own redirection, get a
+    /// moment for it.
+    /// All of them, and those of the command's own session.
+    fn left_behind(&mut self, patience: Duration) -> (u32, u32) {
+        let until = Instant::now() + patience;
+        loop {
+            let orphans: Vec<ProcessRef> = descendants(self.this).into_iter().filter(|process| process.alive()).collect();
+            if orphans.is_empty() || Instant::now() >= until {
+                let session = getsid(None).ok();
+                let is_in_it = |process: &&ProcessRef| Pid::from_raw(process.pid.cast_signed()).is_some_and(|pid| getsid(Some(pid)).ok() == session);
+                let number = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
+                return (number(orphans.len()), number(orphans.iter().filter(is_in_it).count()));
+            }
+            std::thread::sleep(ORPHANS_LOOK);
+            self.pump(PIPE_BYTES.div_ceil(READ_BYTES) + 1);
+        }
+    }
+
+    /// Whether a service manager is ending the unit. One signal that somebody sent to the holder by mistake, hours ago, says
+    /// nothing of how the work ended.
+    fn is_told(&mut self) -> bool {
+        if Signals::take_told() {
+            self.told = Some(Instant::now());
+            // A unit that does not end in its time is killed with its holder: the agent finds this and no record.
+            let _ = private::create(&self.dir.join(records::TOLD));
+        }
+        self.told.is_some_and(|since| since.elapsed() < TOLD_WITHIN)
     }
 
     /// Brings the log, the echo and the counters up to date.

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use super::private;
 use super::proc_tree::ProcessRef;
-use crate::ports::Ended;
+use crate::ports::{Ended, WorkloadError};
 
 pub const LAUNCH: &str = "launch.json";
 pub const BOOT: &str = "boot";
@@ -40,6 +40,8 @@ pub const STARTED: &str = "started.json";
 pub const PRINTED: &str = "printed";
 pub const KILLED: &str = "killed";
 pub const KILL_TREE: &str = "kill";
+/// The unit was told to end.
+pub const TOLD: &str = "told";
 pub const EXIT: &str = "exit.json";
 pub const LOG: &str = "log";
 
@@ -132,6 +134,18 @@ impl Reserved {
     }
 }
 
+/// Why a holder never started its workload, when it says so.
+pub fn refused(dir: &Path) -> Option<WorkloadError> {
+    match read::<Exit>(dir, EXIT).ok()??.end {
+        End::Ended(_) => None,
+        End::CannotExecute { program, errno } => Some(WorkloadError::CannotExecute { program, cause: io::Error::from_raw_os_error(errno) }),
+        End::NotStarted { what, errno } => {
+            let cause = io::Error::from_raw_os_error(errno);
+            Some(WorkloadError::NotStarted { cause: io::Error::new(cause.kind(), format!("cannot {what}: {cause}")) })
+        }
+    }
+}
+
 /// `printed`: two counters and their check word, overwritten in place so that a full disk cannot stop them.
 #[derive(Debug)]
 pub struct Printed(Option<File>);
@@ -221,8 +235,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let reserved = Reserved::new(folder.path(), EXIT);
         assert_eq!(read::<Exit>(folder.path(), EXIT).expect("readable"), None, "not there before it is written");
-        let record =
-            Exit { format: FORMAT, end: End::Ended(Ended { exit: ExitStatus { code: Some(3), ..Default::default() }, orphans: 2 }), told: false };
+        let record = Exit {
+            format: FORMAT,
+            end: End::Ended(Ended { exit: ExitStatus { code: Some(3), ..Default::default() }, orphans: 2, ..Default::default() }),
+            told: false,
+        };
         reserved.write(&record).expect("written");
         assert_eq!(read(folder.path(), EXIT).expect("readable"), Some(record));
         assert_eq!(

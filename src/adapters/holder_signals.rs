@@ -50,9 +50,9 @@ impl Signals {
         Ok(Signals(descriptor))
     }
 
-    /// Whether somebody told this process, and so most likely the whole unit, to end.
-    pub fn told_to_end() -> bool {
-        TOLD.load(Ordering::Relaxed)
+    /// Whether somebody told this process, and so most likely the whole unit, to end since this was asked last.
+    pub fn take_told() -> bool {
+        TOLD.swap(false, Ordering::Relaxed)
     }
 
     /// Forgets the signals that came so far; call before looking at what they were about.

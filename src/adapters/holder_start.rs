@@ -19,10 +19,11 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep};
 
-use super::held_workload::{HeldWorkload, refused, watch};
-use super::holder_records::{self as records, End, Exit};
+use super::held_workload::HeldWorkload;
+use super::holder_records::{self as records, End, Exit, refused};
 use super::private;
 use super::proc_tree::{ProcessRef, with_environment};
+use super::watched_fd::watch;
 use crate::ports::{Launch, Workload, WorkloadError};
 
 /// A holder says its first word a few milliseconds after it was asked for; a machine that has just booted and is loading
@@ -161,7 +162,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let dir = folder.path();
         let exit = |code, told| {
-            let ended = Ended { exit: ExitStatus { code: Some(code), ..Default::default() }, orphans: 0 };
+            let ended = Ended { exit: ExitStatus { code: Some(code), ..Default::default() }, orphans: 0, ..Default::default() };
             records::write(dir, records::EXIT, &Exit { format: records::FORMAT, end: End::Ended(ended), told }).expect("written");
         };
         fs::write(dir.join(records::BOOT), records::boot()).expect("written");

@@ -72,6 +72,7 @@ pub mod child_workload;
 #[cfg(feature = "aws")]
 mod cloudwatch_alarm;
 pub mod cloudwatch_metrics;
+mod containers;
 pub mod counted;
 mod counter;
 pub mod detach;
@@ -199,6 +200,7 @@ pub mod unit_workload;
 pub mod unsent;
 #[cfg(feature = "lamp")]
 pub mod user_file;
+mod watched_fd;
 pub mod whole_machine;
 #[cfg(feature = "lamp")]
 mod workdir_left_out;

@@ -33,3 +33,8 @@ pub fn create(path: &Path) -> io::Result<File> {
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     create(path)?.write_all(bytes.as_ref())
 }
+
+/// When a file of ours was last written.
+pub fn modified(path: &Path) -> Option<jiff::Timestamp> {
+    std::fs::metadata(path).ok()?.modified().ok()?.try_into().ok()
+}

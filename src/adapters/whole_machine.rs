@@ -35,7 +35,7 @@ impl Workload for Everything {
         let mut ended = self.ended.subscribe();
         // The sender is `self`: it cannot be gone while we wait.
         let _closed = ended.wait_for(|ended| *ended).await;
-        Ended { exit: ExitStatus::default(), orphans: 0 }
+        Ended { exit: ExitStatus::default(), orphans: 0, ..Default::default() }
     }
 
     /// Other people's processes are not ours to signal; the watching ends.

@@ -7,12 +7,13 @@ use super::ahead::Ahead;
 use super::attempt::{Ending, Mode};
 use super::checkpoints::Saved;
 use super::environment::{Place, environment, hostfile};
+use super::ran::Ran;
 use super::tick::Agent;
 use super::{observe, stacks};
-use crate::job::{AttemptPhase, EndedBecause, Reason};
+use crate::job::{AttemptPhase, EndedBecause, Reason, shown};
 use crate::jobdir::What;
 use crate::market::Span;
-use crate::policy::{Afterwards, Decision, End, Stage, Step};
+use crate::policy::{Afterwards, Decision, End, SERVICE, Stage, Step};
 use crate::ports::{Ended, Launch, Signal, Workload, WorkloadError};
 
 /// The log of one start may take this much disk while the store does not take it: some minutes of a talkative program,
@@ -149,10 +150,10 @@ impl Agent {
 
     /// SIGTERM, grace, SIGKILL, and the same command again.
     async fn restart(&mut self, decision: &Decision, after: Span) -> Option<Decision> {
-        if decision.reason.policy == "stall" {
-            self.memory.stall_restarts += 1;
-        } else {
-            self.memory.retries_used += 1;
+        match decision.reason.policy.as_str() {
+            "stall" => self.memory.stall_restarts += 1,
+            SERVICE => {}
+            _ => self.memory.retries_used += 1,
         }
         // Before the first signal: a workload that answers it with exit code 0 has not succeeded.
         self.memory.ending = Some(Ending::Restart);
@@ -163,7 +164,8 @@ impl Agent {
             return Some(decision);
         }
         self.attention.retain(|line| !line.starts_with("stalled:"));
-        self.start_main().await
+        // What was stopped may be the setup.
+        self.proceed().await
     }
 
     /// Ends the running process and all that it left behind. Gives up on nothing: afterwards the tree is gone.
@@ -235,10 +237,13 @@ impl Agent {
             self.memory.main_since.get_or_insert(self.out.clock.now());
         }
         self.memory.start += 1;
-        self.memory.setups += u32::from(self.memory.stage == Stage::Setup);
+        let is_setup = self.memory.stage == Stage::Setup;
+        self.memory.setups += u32::from(is_setup);
+        self.memory.setup_since = is_setup.then(|| self.steady_now());
         (self.memory.ending, self.memory.exit) = (None, None);
         self.ended = None;
         self.output.begins();
+        self.ran = Ran::from((!is_setup).then(|| self.out.clock.mono()));
         // Whoever was saving is gone.
         self.saves.forget();
         self.warned.asked = None;
@@ -252,7 +257,7 @@ impl Agent {
             tracing::warn!("the list of machines for MPI is not written: {error}");
         }
         let launch = self.launch(argv);
-        let command = launch.argv.join(" ");
+        let command = shown(&launch.argv);
         // A holder may take as long over its first word as the watchdog waits for ours.
         let started = self.alive_while(self.out.within(START_MAX, self.world.workloads.start(&launch))).await;
         match started.unwrap_or_else(|| Err(in_no_time("start", START_MAX))) {
@@ -277,7 +282,7 @@ impl Agent {
         if let WorkloadError::CannotExecute { cause, .. } = error {
             let code = if cause.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             let exit = crate::job::ExitStatus { code: Some(code), ..Default::default() };
-            self.ended = Some(Ended { exit, orphans: 0 });
+            self.ended = Some(Ended { exit, orphans: 0, ..Default::default() });
         }
         self.gives_up("workload", because, text)
     }

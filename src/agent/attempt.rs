@@ -60,6 +60,9 @@ pub struct Memory {
     /// How many of the starts were of `setup`.
     #[serde(default)]
     pub setups: u32,
+    /// When the setup that runs now was started, by the steady clock.
+    #[serde(default)]
+    pub setup_since: Option<Timestamp>,
     pub retries_used: u32,
     pub stall_restarts: u32,
     pub drawers: Drawers,
@@ -264,6 +267,7 @@ impl Memory {
             stage: Stage::Setup,
             start: 0,
             setups: 0,
+            setup_since: None,
             retries_used: 0,
             stall_restarts: 0,
             drawers: Drawers::default(),

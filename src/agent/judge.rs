@@ -9,9 +9,9 @@ use super::attempt::{ASKED_FOR, BEHIND_MAX, Ending};
 use super::checkpoints::Saved;
 use super::tick::Agent;
 use crate::instance::{Notice, NoticeKind};
-use crate::job::{AttemptPhase, EndedBecause, Reason};
+use crate::job::{AttemptPhase, EndedBecause, ExitStatus, Reason};
 use crate::jobdir::What;
-use crate::market::Span;
+use crate::market::{Span, elapsed};
 use crate::policy::{
     Account, Afterwards, Decision, End, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, NoticeFacts, NoticeStep, Reached, Stage,
     Standing, Warning, WorkloadFact, check_cadence, judge_limits, judge_notice, limit_level, standing, supervise,
@@ -67,7 +67,13 @@ impl Agent {
             hardware: hardware.as_ref(),
             stall: &self.watching.stall,
             idle: &self.watching.idle,
+            setup_for: self.memory.setup_since.map(|since| Span::from_duration(elapsed(since, now))),
+            setup_most: self.attempt.resolved.spec.limits.setup,
             done_for: self.done_for(),
+            told: self.ended.is_some_and(|ended| ended.told),
+            left_behind: self.ended.map_or(0, |ended| ended.orphans),
+            in_background: self.ended.map_or(0, |ended| ended.behind),
+            ran_for: self.ran.lasted(self.ended.is_some(), self.out.clock.mono()),
             // At a workstation, and where somebody started the agent by hand, whoever types is whoever waits for the end.
             typed: self.watching.typed().filter(|_| self.world.own_machine && !self.alone()),
         });
@@ -164,6 +170,10 @@ impl Agent {
             Some(ended) => WorkloadFact::Ended { exit: ended.exit, stage: self.memory.stage },
             None => WorkloadFact::Running,
         }
+    }
+
+    pub(super) fn exit_of_main(&self) -> Option<ExitStatus> {
+        self.ended.filter(|_| self.memory.stage == Stage::Main).map(|ended| ended.exit)
     }
 
     /// What people want: requests from the job directory, and Ctrl-C in a stand-alone run.

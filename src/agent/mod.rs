@@ -51,6 +51,7 @@ mod packer;
 pub mod preflight;
 mod prepare;
 pub mod progress_tail;
+mod ran;
 mod requests;
 mod rest;
 pub mod samples;

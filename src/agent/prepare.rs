@@ -17,7 +17,7 @@ use super::preflight::preflight;
 use super::tick::{Agent, MEMORY};
 use super::wake::Wake;
 use crate::instance::Sample;
-use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity};
+use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity, setup_argv};
 use crate::jobdir::{What, layout};
 use crate::policy::{Decision, End, Stage, Standing, Step, afterwards};
 use crate::ports::{Ended, Scope, WorkloadError};
@@ -84,7 +84,7 @@ impl Agent {
                 match over {
                     Some(ended) if self.is_last_way().is_some() => self.ended = Some(ended),
                     Some(ended) => self.observe(Wake::Ended(ended)).await,
-                    None => self.ended = self.memory.exit.map(|exit| Ended { exit, orphans: 0 }),
+                    None => self.ended = self.memory.exit.map(|exit| Ended { exit, orphans: 0, ..Default::default() }),
                 }
                 self.reasons.push(reason.clone());
                 return Some(Decision { step: Step::End(end), standing: Standing::Starting, reason });
@@ -132,8 +132,7 @@ impl Agent {
         match self.attempt.resolved.spec.setup.clone() {
             Some(script) if self.memory.stage == Stage::Setup => {
                 self.enter(AttemptPhase::Setup);
-                // `-e`: a line that fails fails the setup.
-                self.start(vec!["/bin/sh".into(), "-ec".into(), script]).await
+                self.start(setup_argv(&script)).await
             }
             _ => self.start_main().await,
         }

@@ -93,6 +93,7 @@ pub struct Agent {
     pub(super) workload: Option<Arc<dyn Workload>>,
     /// The end of the process that runs now, until it was acted on.
     pub(super) ended: Option<Ended>,
+    pub(super) ran: super::ran::Ran,
     pub(super) phase: AttemptPhase,
     pub(super) reasons: Vec<Reason>,
     pub(super) attention: Vec<String>,
@@ -159,6 +160,7 @@ impl Agent {
             watching,
             workload: None,
             ended: None,
+            ran: super::ran::Ran::default(),
             phase: AttemptPhase::Preparing,
             reasons: Vec::new(),
             attention: Vec::new(),
@@ -351,10 +353,6 @@ impl Agent {
     fn verdict_word(&self) -> &str {
         let verdict = self.noted.as_ref().map_or("starting", |(_, _, verdict)| verdict.as_str());
         if self.phase == AttemptPhase::Running { self.standing().word() } else { verdict }
-    }
-
-    fn exit_of_main(&self) -> Option<ExitStatus> {
-        self.ended.filter(|_| self.memory.stage == Stage::Main).map(|ended| ended.exit)
     }
 
     pub(super) fn status(&self) -> Status {

@@ -28,8 +28,8 @@ pub struct JobFile {
     /// The job's name; its id is this and six random letters and digits. Without it, the name of the file.
     #[schemars(extend("examples" = ["digits"]))]
     pub name: Option<String>,
-    /// What is run in the workdir: a list is executed as it is, a string by `/bin/sh -c`. What stands after `--` on the
-    /// command line replaces it.
+    /// What is run in the workdir: a list is executed as it is, a string by `/bin/sh -c`, and by bash where it has a pipe: a part
+    /// of a pipe that fails fails the command. What stands after `--` on the command line replaces it.
     #[schemars(extend("examples" = [["python", "train.py", "--epochs", "10"], "python train.py | tee train.txt"]))]
     pub command: Option<CommandWord>,
     /// The folder that is packed and shipped, relative to this file. `.gitignore` and `.lampignore` are honoured and `.git`
@@ -193,6 +193,10 @@ pub struct LimitsFile {
     /// cost. Without it the progress file must say so: `step`, `total`.
     #[schemars(extend("examples" = ["20h"]))]
     pub work: Option<SpanWord>,
+    /// The longest that `setup` may run; then it has failed. A setup that hangs is ended sooner where it is idle for as long as
+    /// `watch.idle` says.
+    #[schemars(extend("default" = "1h", "examples" = ["10m", "3h"]))]
+    pub setup: Option<SpanWord>,
     /// How long a launched machine may live without a heartbeat of its agent, which beats every 15 seconds at the
     /// latest: between 2 minutes and a day, the longest that an alarm of CloudWatch can watch. Shorter ends a dead machine
     /// sooner, and a healthy one behind a broken line too. `watch.alarm` waits for it where it has no time of its own.

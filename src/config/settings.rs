@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::fragments::{CheckpointFile, JobFile};
 use super::words::SpanOrOff;
 use crate::job::{
-    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec, OnSpec, Reaction, RetriesSpec, Spec,
+    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP, Spec,
     StallSpec, WatchSpec,
 };
 use crate::market::{Span, Speeds};
@@ -165,6 +165,7 @@ impl<'a> Layers<'a> {
             budget: at.pick("budget", |l| l.budget.clone()).map(|word| word.0),
             deadline: at.pick("deadline", |l| l.deadline.clone()).map(|word| word.0),
             work: at.pick("work", |l| l.work.clone()).map(|word| word.0),
+            setup: at.pick("setup", |l| l.setup.clone()).map_or(SETUP, |word| word.0),
             lease: at.pick("lease", |l| l.lease.clone()).map_or(LEASE, |word| word.0),
             boot: at.pick("boot", |l| l.boot.clone()).map_or(BOOT, |word| word.0),
         }

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::check_market::check_market;
+use super::check_script::check_script;
 use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
 use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec, WatchSpec};
 use crate::market::{Cloud, Span};
@@ -119,6 +120,7 @@ fn check_command(spec: &Spec, found: &mut Vec<Finding>) {
         found
             .push(Finding::error("command", "is still the placeholder of `lamp init`").hint("say what to run: command = [\"python\", \"train.py\"]"));
     }
+    check_script(spec, found);
     for name in spec.env.keys() {
         if name.is_empty() || name.contains(|letter: char| letter == '=' || letter == '\0' || letter.is_whitespace()) {
             found.push(Finding::error(&format!("env.{name}"), "is not a name that an environment variable can have"));
@@ -343,6 +345,9 @@ fn check_ends(spec: &Spec, found: &mut Vec<Finding>) {
     if limits.work.is_some_and(|work| work > WORK_MAX) {
         let finding = Finding::error("limits.work", format!("is more than {WORK_MAX}: nobody can say what spot machines cost by then"));
         found.push(finding.hint("say the work of one part of it: what is saved is taken up by the next job"));
+    }
+    if limits.setup == Span::ZERO {
+        found.push(Finding::error("limits.setup", "is zero: no setup could run"));
     }
     for (path, time, (least, most)) in [("limits.lease", limits.lease, LEASE_BOUNDS), ("limits.boot", limits.boot, BOOT_BOUNDS)] {
         if !(least..=most).contains(&time) {

@@ -18,6 +18,8 @@ pub struct LimitsSpec {
     pub deadline: Option<Timestamp>,
     /// How long the whole job works on such a machine, for `market = "auto"`. `None`: what its progress says.
     pub work: Option<Span>,
+    /// How long the setup script may run, each time it does.
+    pub setup: Span,
     /// How long a machine may live without a heartbeat.
     pub lease: Span,
     /// How long a machine may live before its agent has said a word.
@@ -26,7 +28,7 @@ pub struct LimitsSpec {
 
 impl Default for LimitsSpec {
     fn default() -> Self {
-        LimitsSpec { max_runtime: None, budget: None, deadline: None, work: None, lease: LEASE, boot: BOOT }
+        LimitsSpec { max_runtime: None, budget: None, deadline: None, work: None, setup: SETUP, lease: LEASE, boot: BOOT }
     }
 }
 
@@ -39,6 +41,10 @@ impl LimitsSpec {
         self.max_runtime.is_some() || self.budget.is_some() || self.deadline.is_some()
     }
 }
+
+/// An hour. The longest setups build flash-attention or a CUDA extension, or fetch hundreds of GB: 20 to 50 minutes. Shorter ends
+/// those; longer pays for one that waits for an answer that never comes.
+pub const SETUP: Span = Span::from_secs(3600);
 
 /// The right to run an attempt lasts this long without a heartbeat. A hundred and twenty missed ones: shorter ends a healthy
 /// machine behind a broken line, longer lets a dead one bill.

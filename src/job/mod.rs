@@ -11,6 +11,7 @@ mod attempt;
 mod attention;
 mod check;
 mod check_market;
+mod check_script;
 mod checkpoint;
 mod continuation;
 mod discarded;
@@ -31,6 +32,8 @@ mod reason;
 mod receipt;
 mod request;
 mod schedule;
+mod script;
+mod shell;
 mod signal;
 mod spec;
 
@@ -46,7 +49,7 @@ pub use given_up::GivenUp;
 pub use glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use image::{ImageChoice, ImageError, System};
-pub use limits::{BOOT, LEASE, LimitsSpec};
+pub use limits::{BOOT, LEASE, LimitsSpec, SETUP};
 pub use market_log::MarketLog;
 pub use numbers::Numbers;
 pub use outcome::{EndedBecause, ExitStatus, JobOutcome, Outcome};
@@ -58,6 +61,7 @@ pub use reason::Reason;
 pub use receipt::{AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
 pub use request::{Request, Wish};
 pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
+pub use shell::{setup_argv, shown};
 pub use signal::signal_name;
 pub use spec::{
     ALONE_WRITER, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec,

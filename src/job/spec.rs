@@ -108,7 +108,7 @@ impl Spec {
     }
 }
 
-/// What is run: a list is executed as it is, a string by `/bin/sh -c`.
+/// What is run: a list is executed as it is, a string by a shell (the module `shell` says which).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
@@ -281,7 +281,7 @@ impl Command {
     pub fn argv(&self) -> Vec<String> {
         match self {
             Command::Args(args) => args.clone(),
-            Command::Shell(script) => vec!["/bin/sh".into(), "-c".into(), script.clone()],
+            Command::Shell(script) => super::shell::command_argv(script),
         }
     }
 

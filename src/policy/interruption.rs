@@ -10,7 +10,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::supervise::Warning;
+use super::supervise_facts::Warning;
 use crate::instance::{Notice, NoticeKind};
 use crate::job::Reason;
 use crate::market::Span;

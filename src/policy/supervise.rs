@@ -9,141 +9,22 @@
 //! work on it did, so no retry there helps. The lower rungs of the stall ladder only tell, so
 //! they do not keep an idle machine alive.
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-
-use super::hardware::HardwareFault;
+use super::supervise_facts::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
-use super::wishes::{EndWish, MoveWish};
-use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
+use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason};
 use crate::market::{Span, elapsed};
-
-/// All that the decision may depend on.
-#[derive(Clone, Debug)]
-pub struct Facts<'a> {
-    pub now: Timestamp,
-    pub on: &'a OnSpec,
-    pub retries: &'a RetriesSpec,
-    pub workload: WorkloadFact,
-    /// What runs, or ran last.
-    pub stage: Stage,
-    /// How often the workload was restarted in this attempt after a failure.
-    pub retries_used: u32,
-    pub warning: Warning,
-    /// By when the attempt must be over, where the cloud has said that it takes the machine, whether or not anything is done for it yet.
-    pub over_by: Option<Timestamp>,
-    /// The strongest wish that was not yet obeyed.
-    pub wish: Option<EndWish>,
-    /// A controller wants this attempt to make room for the next.
-    pub moves: Option<&'a MoveWish>,
-    /// The first limit that has been reached, and by when the end must be over.
-    pub limit: Option<Reached>,
-    /// What is broken of the machine, where another one can be had.
-    pub hardware: Option<&'a HardwareFault>,
-    pub stall: &'a WatchVerdict,
-    pub idle: &'a WatchVerdict,
-    /// How long ago the workload said that it is done, if it did.
-    pub done_for: Option<Span>,
-    /// How long ago somebody typed on the machine, where it was launched for the job and anybody did.
-    pub typed: Option<Span>,
-}
-
-/// A limit whose drain begins now.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reached {
-    pub because: EndedBecause,
-    pub reason: Reason,
-    /// Billing should have ended by then.
-    pub by: Timestamp,
-}
-
-/// What the operating system says of the workload.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WorkloadFact {
-    Running,
-    Ended {
-        exit: ExitStatus,
-        stage: Stage,
-    },
-    /// It was ended or has failed, and is about to be started again: nothing runs that could be judged, and how it ended was.
-    Between,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    Setup,
-    Main,
-}
-
-/// What `policy::interruption` makes of the cloud's notices.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Warning {
-    None,
-    /// Ask for a checkpoint now and go on.
-    Save,
-    /// End the attempt now, checkpoint first; the manifest must be written `by`, the machine is gone `at`.
-    Final {
-        by: Timestamp,
-        at: Timestamp,
-    },
-}
-
-/// What the agent does next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    Continue,
-    /// Ask the workload for a checkpoint and go on.
-    Save {
-        asked_by: &'static str,
-    },
-    /// Tell somebody and go on.
-    Notify,
-    /// Record what the processes wait for.
-    Stacks,
-    /// SIGTERM, grace, SIGKILL, wait, start again.
-    Restart {
-        after: Span,
-    },
-    End(End),
-}
-
-/// How the attempt ends.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct End {
-    pub because: EndedBecause,
-    /// Ask for a checkpoint first.
-    pub save: bool,
-    /// By when saving and uploading must be over.
-    pub by: Option<Timestamp>,
-    pub then: Afterwards,
-}
-
-/// What becomes of the machine after the drain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Afterwards {
-    Terminate,
-    Stop,
-    /// Kept for a look, then terminated.
-    Hold(Span),
-    /// The cloud takes it; a machine that ends itself first would be billed for the rest of the hour.
-    LeaveToCloud {
-        at: Timestamp,
-    },
-}
-
-/// The decision and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    pub step: Step,
-    pub standing: Standing,
-    pub reason: Reason,
-}
 
 /// Five minutes between "done" and the process's own end: loggers flush and write summaries in this time. Shorter cuts
 /// them off; longer pays for a process that will never end.
 const DONE_GRACE: Span = Span::from_secs(300);
+
+/// A command that ends within ten seconds and leaves processes in its session has started its work and not done it: `nohup`, a
+/// script with a `&`. What has a session of its own may be a daemon (of a build, of `lamp` itself), and is only named. Shorter
+/// misses a launcher that looks around first; longer takes a job with a dashboard beside it for one.
+const AT_ONCE: Span = Span::from_secs(10);
+
+/// The policy of a restart that is no retry.
+pub const SERVICE: &str = "service";
 
 /// Who typed within this time is at work there: what `policy::idle` waits for at most.
 const AT_WORK: Span = Span::from_secs(15 * 60);
@@ -155,9 +36,11 @@ pub fn supervise(facts: &Facts<'_>) -> Decision {
         .or_else(|| wished(facts))
         .or_else(|| limited(facts))
         .or_else(|| broken(facts))
+        .or_else(|| told(facts))
         .or_else(|| ended(facts))
         .or_else(|| moved(facts))
         .or_else(|| done(facts))
+        .or_else(|| hung_setup(facts))
         .or_else(|| stalled(facts))
         .or_else(|| idle(facts))
         .unwrap_or_else(|| watching(facts))
@@ -165,8 +48,20 @@ pub fn supervise(facts: &Facts<'_>) -> Decision {
 
 fn finished(facts: &Facts<'_>) -> Option<Decision> {
     match facts.workload {
-        WorkloadFact::Ended { exit, stage: Stage::Main } if exit.success() => {
-            let reason = Reason::new(facts.now, "workload", "succeeded", "the workload ended with exit code 0");
+        WorkloadFact::Ended { exit, stage: Stage::Main } if exit.success() && !facts.told => {
+            let left = match facts.left_behind {
+                0 => String::new(),
+                1 => "; a process that it left in the background is ended with it".to_owned(),
+                more => format!("; {more} processes that it left in the background are ended with it"),
+            };
+            let reason = |verdict, text| Reason::new(facts.now, "workload", verdict, text).with("left_behind", f64::from(facts.left_behind));
+            if let Some(ran) = facts.ran_for.filter(|ran| *ran < AT_ONCE && facts.in_background > 0) {
+                let text = format!(
+                    "the command ended after {ran}{left}: leave `&` and `nohup` away, or let it end with `wait`, so that it lasts as long as its work"
+                );
+                return Some(end(facts, EndedBecause::Failed, false, reason("failed", text), facts.on.failure));
+            }
+            let reason = reason("succeeded", format!("the workload ended with exit code 0{left}"));
             Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
         }
         _ => None,
@@ -232,6 +127,14 @@ fn moved(facts: &Facts<'_>) -> Option<Decision> {
     Some(end(facts, because, true, reason, Reaction::Terminate))
 }
 
+/// Neither a success nor a failure: a save at SIGTERM ends with 0 too. It goes on from its newest checkpoint.
+fn told(facts: &Facts<'_>) -> Option<Decision> {
+    let WorkloadFact::Ended { exit, .. } = facts.workload else { return None };
+    let text = format!("the service manager stopped the unit of the work ({exit}): starting it again");
+    let reason = Reason::new(facts.now, SERVICE, "restarted", text);
+    facts.told.then_some(Decision { step: Step::Restart { after: Span::ZERO }, standing: standing(facts.stall, facts.idle), reason })
+}
+
 fn ended(facts: &Facts<'_>) -> Option<Decision> {
     let WorkloadFact::Ended { exit, stage } = facts.workload else { return None };
     if stage == Stage::Setup {
@@ -267,6 +170,24 @@ fn done(facts: &Facts<'_>) -> Option<Decision> {
     Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
 }
 
+/// A setup that waits for a lock, an answer or a server waits for ever: it is ended by its own limit, and by silence. What the
+/// idle rule sees is enough for that: who compiles or downloads for half an hour uses the processor, the disk or the network.
+fn hung_setup(facts: &Facts<'_>) -> Option<Decision> {
+    let ran = facts.setup_for.filter(|_| facts.stage == Stage::Setup && facts.workload == WorkloadFact::Running)?;
+    let is_silent = facts.idle.standing == Standing::Idle && facts.idle.action == WatchAction::Stop && facts.on.idle != Reaction::Notify;
+    let text = if ran >= facts.setup_most {
+        format!("the setup script has not ended within {} (limits.setup)", facts.setup_most)
+    } else if is_silent {
+        format!("the setup script hangs: {}", facts.idle.text)
+    } else {
+        return None;
+    };
+    let because = EndedBecause::SetupFailed;
+    let mut reason = facts.idle.reason(facts.now, "setup").with("setup_secs", ran.secs_f64()).with("limit_secs", facts.setup_most.secs_f64());
+    (reason.verdict, reason.text) = (because.word().to_owned(), text);
+    Some(end(facts, because, false, reason, facts.on.failure))
+}
+
 fn stalled(facts: &Facts<'_>) -> Option<Decision> {
     let ends = |verdict: &WatchVerdict| verdict.action >= WatchAction::Restart;
     if facts.idle.standing == Standing::Idle && ends(facts.idle) && !ends(facts.stall) && facts.on.idle != Reaction::Notify {
@@ -280,7 +201,7 @@ fn idle(facts: &Facts<'_>) -> Option<Decision> {
 }
 
 fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: &str, because: EndedBecause, reaction: Reaction) -> Option<Decision> {
-    // A setup script that compiles for half an hour says nothing and leaves no mark: the limits hold it, not the judges.
+    // A setup script that compiles for half an hour says nothing and leaves no mark: what ends it is `hung_setup`.
     if facts.stage != Stage::Main || verdict.standing != judged || facts.workload != WorkloadFact::Running {
         return None;
     }

@@ -33,6 +33,17 @@ pub struct Ended {
     pub exit: ExitStatus,
     /// Processes of the tree that were still alive when the main process ended.
     pub orphans: u32,
+    /// Those of them in the command's own session: work in the background. The others have left it, as daemons do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub behind: u32,
+    /// Its service manager had told it to end, in this boot: `systemctl stop` or `restart`. How it ended is not its own doing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

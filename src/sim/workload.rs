@@ -166,7 +166,7 @@ impl Start {
 
     fn end_with(&self, exit: ExitStatus) {
         self.busy.store(false, Ordering::Relaxed);
-        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0 }).is_none());
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0, ..Default::default() }).is_none());
         self.life.kill();
     }
 

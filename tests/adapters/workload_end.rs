@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Signal, WorkloadError, Workloads};
 
-use crate::workload::{Bench, soon};
+use crate::workload::{Bench, soon, until};
 
 fn code(code: i32) -> ExitStatus {
     ExitStatus { code: Some(code), ..ExitStatus::default() }
@@ -111,4 +111,52 @@ async fn a_state_folder_has_one_start() {
     assert_eq!(bench.output(), b"once\n");
     let mode = fs::metadata(bench.dir()).expect("there").permissions().mode();
     assert_eq!(mode & 0o077, 0, "the environment in it may hold secrets");
+}
+
+/// needrestart restarts the unit of a workload: its holder is run again, in the same state folder.
+#[tokio::test]
+async fn a_holder_that_is_run_again_starts_nothing() {
+    let bench = Bench::of_script("echo once; exit 3");
+    soon("it ends", bench.start().await.ended()).await;
+    until("the first holder is gone", || !bench.holder().alive()).await;
+    let again = std::process::Command::new(&bench.program.exe).args(bench.program.arguments(bench.dir())).output().expect("it runs");
+    assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("had its start"), "{again:?}");
+    assert_eq!(bench.output(), b"once\n");
+    assert_eq!(bench.attach().await.ended().await.exit, code(3), "the record stays");
+}
+
+/// `systemctl stop` sends SIGTERM to the whole unit, the holder with it.
+#[tokio::test]
+async fn an_end_that_the_service_manager_asked_for_says_so() {
+    for (script, with_a_record) in [("trap 'exit 0' TERM; touch ready; while :; do sleep 0.01; done", true), ("touch ready; exec sleep 1000", false)]
+    {
+        let bench = Bench::of_script(script);
+        let workload = bench.start().await;
+        bench.until_file("ready").await;
+        bench.holder().signal(rustix::process::Signal::TERM).expect("it may");
+        until("the holder has noted it", || bench.dir().join("told").exists()).await;
+        if with_a_record {
+            workload.signal(Signal::Term).expect("it may");
+        } else {
+            // A unit that does not end in its time is killed with its holder.
+            bench.holder().signal(rustix::process::Signal::KILL).expect("it may");
+        }
+        let ended = soon("it ends", workload.ended()).await;
+        assert!(ended.told, "{ended:?}");
+        assert_eq!(ended.exit.success(), with_a_record);
+    }
+    let bench = Bench::of_script("exit 0");
+    assert!(!soon("it ends", bench.start().await.ended()).await.told);
+}
+
+/// skypilot#3803
+#[tokio::test]
+async fn what_outlives_a_command_for_a_moment_only_is_not_left_behind() {
+    let bench = Bench::of_script("(sleep 0.1) & exit 0");
+    assert_eq!(soon("it ends", bench.start().await.ended()).await.orphans, 0);
+    for (script, behind) in [("sleep 1000 & exit 0", 1), ("setsid sleep 1000 & exit 0", 0)] {
+        let bench = Bench::of_script(script);
+        let ended = soon("it ends", bench.start().await.ended()).await;
+        assert_eq!((ended.orphans, ended.behind), (1, behind), "{script}");
+    }
 }

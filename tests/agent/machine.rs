@@ -90,7 +90,7 @@ impl Machine {
 
 impl Run {
     fn is_setup(&self) -> bool {
-        self.launch.argv.iter().any(|argument| argument == "-ec")
+        lamplighter::job::shown(&self.launch.argv).starts_with("/bin/sh -ec ")
     }
 
     fn is_over(&self) -> bool {
@@ -99,7 +99,7 @@ impl Run {
 
     fn end(&self, code: i32) {
         let exit = ExitStatus { code: Some(code), ..ExitStatus::default() };
-        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0 }).is_none());
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0, ..Default::default() }).is_none());
     }
 
     async fn live(&self, clock: &VirtualClock, steps: u64) {

@@ -203,7 +203,7 @@ impl Played {
     }
 
     pub fn end(&self, exit: ExitStatus) {
-        self.ended.send_replace(Some(Ended { exit, orphans: 0 }));
+        self.ended.send_replace(Some(Ended { exit, orphans: 0, ..Default::default() }));
     }
 
     pub fn starts(&self) -> u32 {

@@ -266,7 +266,7 @@ fn json_is_one_document_with_the_whole_spec_and_where_it_came_from() {
     assert_eq!(document["spec"]["name"], "job");
     assert_eq!(
         document["spec"]["limits"],
-        json!({"max_runtime": "1h", "budget": 5.0, "deadline": null, "lease": "30m", "boot": "15m", "work": null})
+        json!({"max_runtime": "1h", "budget": 5.0, "deadline": null, "setup": "1h", "lease": "30m", "boot": "15m", "work": null})
     );
     assert_eq!(document["spec"]["watch"]["idle"]["window"], "30m");
     let origin = |path: &str| document["origins"][path].as_str().unwrap_or_default().to_owned();

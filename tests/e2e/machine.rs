@@ -61,7 +61,7 @@ pub fn metadata() -> FalseImds {
 }
 
 /// This machine with the job on it that runs this; gives its hard end.
-fn launched(machine: &Machine, script: &str, setup: &str) -> jiff::Timestamp {
+pub fn launched(machine: &Machine, script: &str, setup: &str) -> jiff::Timestamp {
     let kill_at = recorded(machine, script, setup);
     let imds = metadata();
     let settings = format!("LAMP_JOB_ROOT=file:///var/lib/lamplighter/root\nAWS_EC2_METADATA_SERVICE_ENDPOINT={}\n", imds.listen());
@@ -87,7 +87,7 @@ fn events(machine: &Machine) -> Vec<Value> {
     events
 }
 
-fn until(machine: &Machine, what: &str, is_it: impl Fn(&Value) -> bool) {
+pub fn until(machine: &Machine, what: &str, is_it: impl Fn(&Value) -> bool) {
     wait_until(what, || events(machine).iter().any(&is_it).then_some(()));
 }
 

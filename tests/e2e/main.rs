@@ -27,6 +27,7 @@ mod interruption;
 mod jobs;
 #[cfg(feature = "aws")]
 mod launch;
+mod log_lost;
 mod machine;
 #[path = "../support/moto.rs"]
 mod moto;
@@ -35,6 +36,7 @@ mod private;
 mod refusals;
 mod requests;
 mod run;
+mod service_manager;
 #[path = "../support/skipped.rs"]
 mod skipped;
 mod vm;

@@ -1,7 +1,7 @@
 //! The order of verdicts: one case for each step down the ladder.
 
 use jiff::Timestamp;
-use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
+use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec, SETUP};
 use lamplighter::market::{Market, Span};
 use lamplighter::policy::{
     Afterwards, EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
@@ -28,6 +28,11 @@ struct World {
     moves: Option<MoveWish>,
     limit: Option<Reached>,
     stage: Stage,
+    setup_for: Option<Span>,
+    told: bool,
+    left_behind: u32,
+    in_background: u32,
+    ran_for: Option<Span>,
     done_for: Option<Span>,
     typed: Option<Span>,
     retries_used: u32,
@@ -48,6 +53,11 @@ impl Default for World {
             moves: None,
             limit: None,
             stage: Stage::Main,
+            setup_for: None,
+            told: false,
+            left_behind: 0,
+            in_background: 0,
+            ran_for: None,
             done_for: None,
             typed: None,
             retries_used: 0,
@@ -72,6 +82,12 @@ impl World {
             hardware: self.hardware.as_ref(),
             stall: &self.stall,
             idle: &self.idle,
+            setup_for: self.setup_for,
+            setup_most: SETUP,
+            told: self.told,
+            left_behind: self.left_behind.max(self.in_background),
+            in_background: self.in_background,
+            ran_for: self.ran_for,
             done_for: self.done_for,
             typed: self.typed,
         })
@@ -311,4 +327,56 @@ fn a_machine_whose_work_is_over_waits_for_whoever_types_there() {
     assert_eq!(then(&World { limit: Some(limit), typed: typed(1), ..World::default() }), Afterwards::Terminate);
     assert_eq!(then(&World { over_by: Some(at(60)), ..ended(0) }), Afterwards::Terminate);
     assert_eq!(then(&World { over_by: Some(at(86_400)), ..ended(0) }), Afterwards::Hold(half), "an event of tomorrow takes nothing today");
+}
+
+/// skypilot#1341: a setup that waits for a lock or an answer.
+#[test]
+fn a_setup_ends_by_its_own_limit_and_by_silence() {
+    let setup = |secs| World { stage: Stage::Setup, setup_for: Some(Span::from_secs(secs)), ..World::default() };
+    let silent = |secs| World { idle: verdict(Standing::Idle, WatchAction::Stop), ..setup(secs) };
+    let because = |world: World| match world.step() {
+        Step::End(end) => Some((end.because, end.save)),
+        _ => None,
+    };
+    assert_eq!(because(setup(3599)), None, "it compiles");
+    assert_eq!(because(setup(3600)), Some((EndedBecause::SetupFailed, false)));
+    assert_eq!(because(silent(600)), Some((EndedBecause::SetupFailed, false)));
+    let told = OnSpec { idle: Reaction::Notify, ..OnSpec::default() };
+    assert_eq!(because(World { on: told.clone(), ..silent(600) }), None, "idle is only told");
+    assert_eq!(because(World { on: told, ..silent(3600) }), Some((EndedBecause::SetupFailed, false)));
+    assert_eq!(because(World { stage: Stage::Main, ..setup(3600) }), None, "the command has its own rules");
+}
+
+/// skypilot#3803: `nohup python train.py &` has succeeded at once, and its work is killed.
+#[test]
+fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
+    let exit = ExitStatus { code: Some(0), ..ExitStatus::default() };
+    let ended = |in_background, ran: Option<u64>| {
+        let workload = WorkloadFact::Ended { exit, stage: Stage::Main };
+        let world = World { workload, in_background, ran_for: ran.map(Span::from_secs), ..World::default() };
+        match world.step() {
+            Step::End(end) => end.because,
+            step => panic!("{step:?}"),
+        }
+    };
+    assert_eq!(ended(1, Some(0)), EndedBecause::Failed);
+    assert_eq!(ended(3, Some(9)), EndedBecause::Failed);
+    assert_eq!(ended(0, Some(0)), EndedBecause::Succeeded, "there was little to do");
+    assert_eq!(ended(1, Some(600)), EndedBecause::Succeeded, "a server of its own outlived it");
+    assert_eq!(ended(1, None), EndedBecause::Succeeded, "nobody has seen it start");
+    let daemon = World { left_behind: 1, ran_for: Some(Span::ZERO), workload: WorkloadFact::Ended { exit, stage: Stage::Main }, ..World::default() };
+    assert!(matches!(daemon.step(), Step::End(end) if end.because == EndedBecause::Succeeded), "it has a session of its own");
+}
+
+/// needrestart after an installation on Ubuntu 24.04, `systemctl stop lamp-...`: a script that saves at SIGTERM ends with 0.
+#[test]
+fn an_end_by_the_service_manager_is_neither_success_nor_failure() {
+    for exit in
+        [ExitStatus { code: Some(0), ..ExitStatus::default() }, ExitStatus { code: Some(143), ..ExitStatus::default() }, ExitStatus::default()]
+    {
+        for stage in [Stage::Main, Stage::Setup] {
+            let world = World { workload: WorkloadFact::Ended { exit, stage }, stage, told: true, ..World::default() };
+            assert_eq!(world.step(), Step::Restart { after: Span::ZERO }, "{exit:?} {stage:?}");
+        }
+    }
 }

@@ -1,0 +1,134 @@
+//! The simple commands of a shell script, as far as they can be told without running it.
+//!
+//! Enough to see a pipe, the program behind it, and work that is put into the background. Quotes, comments and redirections
+//! are understood; what is not (here documents, substitutions in quotes that hold a pipe) is said to be odd. What must never
+//! live here: what to make of it.
+
+/// One simple command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    pub text: &'a str,
+    /// What another one prints comes in.
+    pub piped: bool,
+}
+
+/// A script, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts<'a> {
+    pub parts: Vec<Part<'a>>,
+    /// There is more in it than can be told.
+    pub is_odd: bool,
+    /// Its last command is put into the background.
+    pub leaves_last: bool,
+}
+
+/// Words before a program that run it.
+const BEFORE: [&str; 9] = ["sudo", "command", "exec", "env", "time", "stdbuf", "nohup", "nice", "!"];
+
+impl<'a> Part<'a> {
+    pub fn words(&self) -> impl Iterator<Item = &'a str> {
+        self.text.split_whitespace()
+    }
+
+    /// The file name of its program; empty where there is none.
+    pub fn program(&self) -> &'a str {
+        let is_before = |word: &&str| BEFORE.contains(word) || word.starts_with('-') || word.contains('=');
+        let word = self.words().find(|word| !is_before(word)).unwrap_or_default();
+        word.rsplit('/').next().unwrap_or(word)
+    }
+}
+
+/// Takes a script apart.
+pub fn parts(script: &str) -> Parts<'_> {
+    let bytes = script.as_bytes();
+    let mut all = Parts { is_odd: script.contains("<<"), ..Parts::default() };
+    let (mut at, mut from, mut piped) = (0, 0, false);
+    let mut quote = None;
+    let mut substitutes = false;
+    while at < bytes.len() {
+        let (byte, before) = (bytes[at], if at == 0 { b'\n' } else { bytes[at - 1] });
+        let next = bytes.get(at + 1).copied().unwrap_or(b'\n');
+        match (quote, byte) {
+            (Some(b'\''), b'\'') => quote = None,
+            (Some(b'\''), _) => {}
+            (_, b'\\') => at += 1,
+            (Some(_), b'"') => (quote, substitutes) = (None, false),
+            (Some(_), b'`') => substitutes = true,
+            (Some(_), b'$') if next == b'(' => substitutes = true,
+            (Some(_), b'|') if substitutes => all.is_odd = true,
+            (Some(_), _) => {}
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (None, b'#') if before.is_ascii_whitespace() || before == b';' => {
+                all.push(script, from, at, piped);
+                // The newline that ends it is seen by itself.
+                at = script[at..].find('\n').map_or(bytes.len(), |length| at + length);
+                from = at;
+                continue;
+            }
+            // A redirection, and no end of a command: `2>&1`, `&>file`, `>|file`.
+            (None, b'&' | b'|') if matches!(before, b'>' | b'<') => {}
+            (None, b'&') if next == b'>' => {}
+            (None, b'&' | b'|' | b';' | b'\n' | b'(' | b')' | b'`') => {
+                let is_empty = !all.push(script, from, at, piped);
+                let is_twice = byte == next && matches!(byte, b'&' | b'|');
+                // A line may end behind the pipe.
+                piped = (byte == b'|' && !is_twice) || (piped && is_empty && matches!(byte, b'\n' | b'&' | b'('));
+                all.leaves_last = byte == b'&' && !is_twice && before != b'|' || (all.leaves_last && is_empty && matches!(byte, b'\n' | b')'));
+                at += usize::from(is_twice);
+                from = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    all.push(script, from, bytes.len(), piped);
+    all
+}
+
+impl<'a> Parts<'a> {
+    /// Whether there is a command between the two.
+    fn push(&mut self, script: &'a str, from: usize, to: usize, piped: bool) -> bool {
+        let text = script.get(from.min(to)..to).unwrap_or_default().trim();
+        if !text.is_empty() {
+            self.parts.push(Part { text, piped });
+            self.leaves_last = false;
+        }
+        !text.is_empty()
+    }
+
+    /// Whether it ends while its last command goes on.
+    pub fn leaves_work_behind(&self) -> bool {
+        self.leaves_last && !self.is_odd && !self.parts.iter().any(|part| part.program() == "wait")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(script: &str) -> Vec<(&str, bool)> {
+        parts(script).parts.iter().map(|part| (part.program(), part.piped)).collect()
+    }
+
+    #[test]
+    fn programs_and_pipes_are_seen() {
+        assert_eq!(told("python3 a.py 2>&1 | tee log"), [("python3", false), ("tee", true)]);
+        assert_eq!(told("a |& b |\n  c; d || e && f"), [("a", false), ("b", true), ("c", true), ("d", false), ("e", false), ("f", false)]);
+        assert_eq!(told("A=1 sudo -n /usr/bin/tee x # a | b\nb"), [("tee", false), ("b", false)]);
+        assert_eq!(told("echo 'a | b' \"c | d\" \\| e"), [("echo", false)]);
+        assert_eq!(told("a >| f &> g"), [("a", false)]);
+        assert_eq!(told(""), []);
+        assert!(parts("echo \"$(a | b)\"").is_odd && parts("cat <<X\nX").is_odd && !parts("echo \"a | b\"").is_odd);
+    }
+
+    /// skypilot#3803
+    #[test]
+    fn work_that_is_left_in_the_background_is_seen() {
+        for script in ["nohup python3 train.py > log 2>&1 &", "a & # comment", "a &\n\n", "(python train.py &)", "a; b &", "setsid a &>/dev/null &"] {
+            assert!(parts(script).leaves_work_behind(), "{script}");
+        }
+        for script in ["a & b", "a & wait", "a &\nb &\nwait", "a && b", "a 2>&1", "echo '&'", "echo a \\&", "a &> b", "a |& b", "a & wait -n; b &"] {
+            assert!(!parts(script).leaves_work_behind(), "{script}");
+        }
+    }
+}
