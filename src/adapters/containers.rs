@@ -20,13 +20,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
+
+use super::proc_tree::ProcessRef;
+use super::system_clock;
 
 /// Programs that are clients of an engine.
 const CLIENTS: [&str; 3] = ["docker", "podman", "nerdctl"];
 
-/// What they do that starts a container, or begins something in one.
+/// The verbs that start a container, or begin something in one.
 const VERBS: [&str; 6] = ["run", "start", "create", "exec", "compose", "container"];
 
 /// What compose writes on its containers: where it was called.
@@ -42,6 +45,9 @@ const STOP_WITHIN: Duration = Duration::from_secs(20);
 /// Between SIGTERM and SIGKILL. The work had its own grace before; a container that is detached hears of its end here first.
 const STOP_SECS: &str = "5";
 
+/// By how much the engine's clock and the kernel's ticks may differ: both are of this machine.
+const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(2);
+
 /// Its answer to what runs is read up to here: some hundred containers.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
@@ -55,6 +61,7 @@ pub struct Client {
     /// How it finds its engine.
     env: BTreeMap<OsString, OsString>,
     cwd: PathBuf,
+    began: Timestamp,
 }
 
 /// Whose containers are looked for.
@@ -126,7 +133,14 @@ fn client(pid: u32) -> Option<Client> {
         words: said[verb..].to_vec(),
         env: pairs.filter(|(name, _)| is_way(name)).collect(),
         cwd: fs::read_link(proc.join("cwd")).ok()?,
+        began: began(pid)?,
     })
+}
+
+/// When a process began.
+fn began(pid: u32) -> Option<Timestamp> {
+    let since_boot = Duration::from_secs_f64(ProcessRef::of(pid)?.start_ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
+    Timestamp::now().checked_sub(system_clock::since_boot().saturating_sub(since_boot)).ok()
 }
 
 fn split(bytes: &[u8]) -> Vec<OsString> {
@@ -156,7 +170,7 @@ pub fn stop(clients: &[Client], owner: &Owner) -> (Vec<String>, Vec<String>) {
         let running = match engine.running() {
             Ok(running) => running,
             Err(why) => {
-                // Who had no client in the tree most likely uses no containers.
+                // A workload without a client in its tree most likely uses no containers.
                 failed.extend((!own.is_empty()).then_some(why));
                 continue;
             }
@@ -225,7 +239,8 @@ impl Client {
         if self.words.iter().any(|word| word == name || (word.len() >= 12 && found.id.starts_with(word.as_str()))) {
             return true;
         }
-        let Some(run) = self.words.iter().position(|word| word == "run") else { return false };
+        let is_later = found.created.parse().is_ok_and(|created: Timestamp| created >= self.began - CLOCKS_APART);
+        let Some(run) = self.words.iter().position(|word| word == "run").filter(|_| is_later) else { return false };
         let images = [found.config.image.as_str(), found.image_name.as_str()];
         let is_image = |word: &String| {
             images.iter().any(|image| {
@@ -302,7 +317,13 @@ mod tests {
 
     fn client(words: &str) -> Client {
         let words = words.split(' ').map(str::to_owned).collect();
-        Client { program: vec!["docker".into()], words, env: BTreeMap::new(), cwd: "/".into() }
+        Client {
+            program: vec!["docker".into()],
+            words,
+            env: BTreeMap::new(),
+            cwd: "/".into(),
+            began: "2026-11-28T00:59:59Z".parse().expect("a time"),
+        }
     }
 
     #[test]
@@ -320,6 +341,8 @@ mod tests {
         ] {
             assert_eq!(client(words).started(&it), ours, "{words}");
         }
+        let later = Client { began: "2026-11-28T02:00:00Z".parse().expect("a time"), ..client("run pytorch/pytorch:2.6 python train.py") };
+        assert!(!later.started(&it), "the same image and words, an hour before");
         let of = |owner: &Owner| is_ours(&it, &[], owner);
         assert!(of(&Owner { folders: vec!["/jobs/a-222222/work".into()], all_since: None }));
         assert!(!of(&Owner { folders: vec!["/jobs/b-222222/work".into()], all_since: None }));
@@ -333,7 +356,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (docker, stopped) = (folder.path().join("docker"), folder.path().join("stopped"));
         let script = "#!/bin/sh\ncase \"$1\" in\nrun) exec sleep 1000;;\nps) echo 00ab; echo 00cd;;\n\
-            inspect) echo '[{\"Id\":\"00ab\",\"Name\":\"/ours\",\"Config\":{\"Image\":\"img\",\"Cmd\":[\"train\"]}},\
+            inspect) echo '[{\"Id\":\"00ab\",\"Created\":\"2999-01-01T00:00:00Z\",\"Name\":\"/ours\",\"Config\":{\"Image\":\"img\",\"Cmd\":[\"train\"]}},\
             {\"Id\":\"00cd\",\"Name\":\"/theirs\",\"Config\":{\"Image\":\"img\",\"Cmd\":[\"serve\"]}}]';;\nstop) echo \"$@\" > \"${0%/*}/stopped\";;\nesac\n";
         // `exec` would make another program of it: it stays the client for as long as it runs.
         fs::write(&docker, script.replace("exec sleep 1000", "sleep 1000 & wait")).expect("written");

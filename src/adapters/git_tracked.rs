@@ -1,4 +1,4 @@
-//! What git tracks in a workdir, for files that an ignore file names and that somebody has added all the same (`git add -f`).
+//! The files that git tracks in a workdir although an ignore file names them (`git add -f`).
 //!
 //! git itself is asked: its index has four formats. Without git, or outside a repository, nothing is known to be tracked.
 //! What must never live here: what ships.

@@ -209,7 +209,7 @@ impl HeldWorkload {
         if self.started.holder.exists() { self.started.holder } else { self.started.workload }
     }
 
-    /// Whose containers those of this workload are. The folder of a run in the foreground is its user's, and so is the machine.
+    /// How the containers of this workload are known. The folder of a run in the foreground is its user's, and so is the machine.
     fn containers_of(&self) -> containers::Owner {
         let is_alone = self.is_alone;
         let since = private::modified(&self.dir.join(records::LAUNCH)).filter(|_| self.started.cgroup.is_some() && !is_alone);
@@ -309,7 +309,7 @@ impl Workload for HeldWorkload {
     }
 
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
-        // What a client has started is known for as long as the client lives.
+        // The words of a client say what it has started. They are gone with the client.
         let below = if self.this_boot { proc_tree::descendants(self.root()) } else { Vec::new() };
         let clients = containers::clients(below.into_iter().map(|process| process.pid));
         let killed = self.kill_processes().await;

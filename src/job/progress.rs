@@ -241,7 +241,7 @@ mod tests {
             let parsed = ProgressLine::parse(line).unwrap();
             assert_eq!((parsed.checkpoint.as_deref(), parsed.lost), (Some("a"), vec![lost.to_owned()]), "{line}");
         }
-        // What is none of ours is nobody's loss, and of a key that is there twice the last one counts.
+        // Keys that we do not know are ignored. The last of two equal keys counts.
         let parsed = ProgressLine::parse(r#"{"best": inf, "step": 1, "step": 2, "loss": null, "checkpoint": "a"}"#).unwrap();
         assert_eq!(parsed, ProgressLine { step: Some(2.0), checkpoint: Some("a".into()), ..ProgressLine::default() });
     }

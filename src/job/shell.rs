@@ -59,7 +59,7 @@ enum Guard {
 
 fn guard(script: &str) -> Guard {
     let all = parts(script);
-    // Whoever sets it knows it, and the sh of Debian and Ubuntu does not.
+    // The user sets it in the script: it needs bash, since the sh of Debian and Ubuntu does not know it.
     if script.contains("pipefail") {
         return if all.parts.iter().any(|part| part.piped) || all.is_odd { Guard::Pipefail } else { Guard::None };
     }
