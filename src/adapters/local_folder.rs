@@ -33,8 +33,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::proc_tree::ProcessRef;
-use crate::instance::Notice;
-use crate::job::ProgressLine;
+use crate::instance::{Notice, Tags};
+use crate::job::{JobId, ProgressLine};
 use crate::market::UsdPerHour;
 
 /// `instance.json`.
@@ -98,6 +98,14 @@ pub struct EndedRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
     pub at: Timestamp,
+}
+
+/// Beside the machines: what the command of a job inherits, as it was when the job was submitted.
+pub const ENVIRONMENTS: &str = "environments";
+
+/// The file of a job there.
+pub fn environment_of(machines: &Path, job: &JobId) -> PathBuf {
+    machines.join(ENVIRONMENTS).join(job.as_str())
 }
 
 /// The folder of one machine.
@@ -178,6 +186,12 @@ impl LocalFolder {
             .mode(0o600)
             .open(self.path("alive"))?
             .set_modified(std::time::SystemTime::now())
+    }
+
+    /// What the command of this machine's job inherits, where that is kept.
+    pub fn environment(&self, record: &InstanceRecord) -> Option<PathBuf> {
+        let job = Tags::from_map(&record.tags).ok()?.job;
+        Some(environment_of(self.dir.parent()?, &job)).filter(|file| file.exists())
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {

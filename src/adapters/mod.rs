@@ -23,7 +23,7 @@
 //! | `archive`, `hashed`, `secret_scan`, `secret_rules`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
 //! | `sweeper_program`, `lambda_runtime`, `zip` | | the sweeper in the cloud |
 //! | `capacity_trace`, `price_course`, `series`, `series_csv` | | recordings, read |
-//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `signals`, `unsent`, `user_file` | | processes, files and folders of the user |
+//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_environment`, `kept_file`, `private`, `signals`, `unsent`, `user_file` | | processes, files and folders of the user |
 
 #[cfg(feature = "lamp")]
 mod agent_elf;
@@ -132,6 +132,7 @@ mod host_tree;
 mod host_usage;
 pub mod imds;
 pub mod imds_said;
+pub mod kept_environment;
 #[cfg(feature = "lamp")]
 pub mod kept_file;
 #[cfg(feature = "aws")]
@@ -140,6 +141,8 @@ pub mod lambda_runtime;
 pub mod launch_turns;
 #[cfg(feature = "lamp")]
 pub mod local_cloud;
+#[cfg(feature = "lamp")]
+mod local_environment;
 pub mod local_files;
 pub mod local_folder;
 pub mod local_machine;

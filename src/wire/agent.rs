@@ -57,7 +57,7 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
             print(concat!("lamp-agent ", env!("CARGO_PKG_VERSION"), "\n"));
             ExitCode::SUCCESS
         }
-        Ok(Call::Holder { dir, machine_pid }) => code(holder::main(&dir, machine_pid)),
+        Ok(Call::Holder { dir, machine_pid, environment }) => code(holder::main(&dir, machine_pid, environment.as_deref())),
         Ok(Call::Machine { dir }) => local_machine::main(&dir),
         Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
         Ok(Call::Boot(BootSource::Machine(then))) => in_runtime("info", boot_machine(then, leading)),
@@ -135,7 +135,7 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid), environment: folder.environment(&record) };
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
 }
 
@@ -188,7 +188,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment: None };
     // A switch of ours stands only behind a machine that is ours to put out.
     let is_ours = then == Then::Poweroff;
     let on_box = OnBox { deadline_file: is_ours.then(|| PathBuf::from(DEADLINE)), own_machine: is_ours && !here::is_container(), meter };
@@ -249,7 +249,7 @@ fn power(then: Then) -> Arc<dyn Power> {
 }
 
 async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
-    let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment: None };
     // In a process group: the output is echoed to our own terminal.
     let workloads: Arc<dyn Workloads> = Arc::from(child_workload::workloads(program, Home::ProcessGroup));
     stand_alone(call, workloads).await
