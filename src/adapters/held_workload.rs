@@ -18,11 +18,9 @@ use async_trait::async_trait;
 use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::holder_cgroup;
 use super::holder_records::{self as records, End, Exit, Printed, Started};
-use super::private;
 use super::proc_tree::{self, ProcessRef};
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch, Scope, Signal, Workload, WorkloadError};
@@ -32,21 +30,26 @@ use crate::ports::{Ended, Launch, Scope, Signal, Workload, WorkloadError};
 const RECORD_WAIT: Duration = Duration::from_secs(30);
 /// Killing gives up after this: what is still there is stuck in the kernel, and only the power-off ends it. Longer delays
 /// that power-off; shorter gives up on a machine that is merely swapping.
-const KILL_WAIT: Duration = Duration::from_secs(10);
+pub(super) const KILL_WAIT: Duration = Duration::from_secs(10);
 /// How long a holder with nothing left to hold may take to be gone before its tree is searched for all the same. It takes
 /// a millisecond; the search reads the environment of every process of the machine, which delays the power-off by more.
 const HOLDER_GONE_WAIT: Duration = Duration::from_millis(50);
-/// Between two rounds of killing.
-const KILL_ROUND: Duration = Duration::from_millis(20);
+
+/// Where a workload saves, among the variables of its launch.
+const SAVES: [&str; 2] = ["LAMP_CHECKPOINT_DIR", "LAMP_PROGRESS"];
 
 /// A workload behind its holder.
 #[derive(Debug)]
 pub struct HeldWorkload {
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     workdir: PathBuf,
-    started: Started,
+    pub(super) started: Started,
     /// The numbers of processes in the record belong to this boot.
-    this_boot: bool,
+    pub(super) this_boot: bool,
+    /// The checkpoint folder first, and the progress file: whoever has them open for writing is the trainer.
+    pub(super) saves: Vec<PathBuf>,
+    /// Those that were told to end and may be within their last save.
+    pub(super) told: Mutex<Vec<ProcessRef>>,
     /// The reading end of `running`; `None` when the pipe itself is gone.
     running: Option<AsyncFd<OwnedFd>>,
     /// The main process, opened when it is first waited for: the agent waits anew each second.
@@ -77,6 +80,8 @@ impl HeldWorkload {
         };
         let mut workload = HeldWorkload {
             dir: dir.to_owned(),
+            saves: SAVES.iter().filter_map(|name| launch.env.get(*name)).map(PathBuf::from).collect(),
+            told: Mutex::default(),
             workdir: launch.cwd,
             started,
             this_boot: true,
@@ -158,63 +163,6 @@ impl HeldWorkload {
         }
         self.dead(&opened(self.started.holder)).await;
     }
-
-    /// One round of SIGKILL; gives how many were still alive.
-    fn kill_round(&self) -> usize {
-        if !self.this_boot {
-            return 0;
-        }
-        if let Some(group) = &self.started.cgroup {
-            // Kernels before 5.14 cannot, a unit that is gone has no group, and our own sandbox may forbid it: the rest
-            // of the round does it as well, and the holder, which has no sandbox, does it too.
-            let _ = holder_cgroup::kill(group);
-        }
-        let root = if self.started.holder.exists() { self.started.holder } else { self.started.workload };
-        let mut found = proc_tree::descendants(root);
-        found.push(self.started.workload);
-        let (name, value) = records::mark(&self.dir);
-        found.extend(proc_tree::with_environment(name, &value));
-        found.sort_unstable_by_key(|process| process.pid);
-        found.dedup();
-        found.retain(|process| process.pid != std::process::id() && *process != self.started.holder && process.alive());
-        for process in &found {
-            if let Err(error) = process.signal(rustix::process::Signal::KILL) {
-                tracing::warn!(pid = process.pid, %error, "a process of the workload cannot be killed");
-            }
-        }
-        found.len()
-    }
-
-    /// Tells the holder that the SIGKILL is ours, so that it is not taken for the kernel's.
-    fn mark_killed(&self) {
-        if let Err(error) = private::create(&self.dir.join(records::KILLED)) {
-            tracing::debug!(%error, "could not note that the workload is killed by us");
-        }
-    }
-
-    /// The holder can kill what we may not touch, and the whole group at once. Any signal makes it look for the wish.
-    fn ask_holder_to_kill(&self) {
-        let wish = private::create(&self.dir.join(records::KILL_TREE)).and_then(|_| match self.this_boot {
-            true => self.started.holder.signal(rustix::process::Signal::USR1),
-            false => Ok(false),
-        });
-        if let Err(error) = wish {
-            tracing::debug!(%error, "the holder could not be asked to kill the tree");
-        }
-    }
-
-    async fn kill_until_nothing_is_left(&self, end: Instant) -> Result<(), WorkloadError> {
-        let mut left = self.kill_round();
-        while left > 0 {
-            if Instant::now() >= end {
-                let what = format!("{left} processes are still there after {} s", KILL_WAIT.as_secs());
-                return Err(WorkloadError::Failed { act: "kill", cause: io::Error::new(io::ErrorKind::TimedOut, what) });
-            }
-            sleep(KILL_ROUND).await;
-            left = self.kill_round();
-        }
-        Ok(())
-    }
 }
 
 /// A process to wait for; `None`: it is gone.
@@ -287,18 +235,28 @@ impl Workload for HeldWorkload {
         if signal == Signal::Kill {
             self.mark_killed();
         }
-        match rustix::process::kill_process_group(group, number(signal)) {
+        let sent = rustix::process::kill_process_group(group, number(signal));
+        if signal == Signal::Term {
+            self.signal_outside(number(signal));
+            // One that stands still hears it only when it goes on.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::CONT);
+        }
+        match sent {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(errno) => Err(WorkloadError::Failed { act: "signal", cause: errno.into() }),
         }
     }
 
     fn ask(&self, signal: Signal) -> Result<u32, WorkloadError> {
-        let main = self.started.workload;
-        if !self.this_boot || !main.exists() {
-            return Ok(0);
-        }
-        Ok(super::ask::ask(main.pid, number(signal)))
+        Ok(self.ask_listeners(signal))
+    }
+
+    fn tell(&self, signal: Signal) -> Result<u32, WorkloadError> {
+        self.tell_listeners(signal)
+    }
+
+    fn tell_rest(&self) {
+        self.tell_all_but_the_told();
     }
 
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
@@ -307,6 +265,7 @@ impl Workload for HeldWorkload {
         if nothing_outlived && timeout(HOLDER_GONE_WAIT, self.holder_dead()).await.is_ok() {
             return Ok(());
         }
+        self.end_rest().await;
         self.mark_killed();
         self.ask_holder_to_kill();
         self.kill_until_nothing_is_left(Instant::now() + KILL_WAIT).await?;
@@ -331,7 +290,7 @@ impl Workload for HeldWorkload {
     }
 }
 
-fn number(signal: Signal) -> rustix::process::Signal {
+pub(super) fn number(signal: Signal) -> rustix::process::Signal {
     use rustix::process::Signal as Number;
     match signal {
         Signal::Term => Number::TERM,

@@ -13,6 +13,7 @@
 //!     released.json   LocalCloud     the attempt is settled: nobody needs the rest any more
 //!     start.lock      LocalCloud     held while a stopped machine is started again
 //!     machine.log  agent.log
+//!     work            the agent      a link to the work of its job: one path for all attempts (`local_work`)
 //! ```
 //! Anything else in it belongs to the agent and goes when the attempt is settled; but a machine that was stopped keeps all of
 //! it, as its disk, until it is started again: then the records of its last run make room for those of the next. What must
@@ -32,6 +33,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::local_work;
 use super::proc_tree::ProcessRef;
 use crate::instance::{Notice, Tags};
 use crate::job::{JobId, ProgressLine};
@@ -279,6 +281,7 @@ impl LocalFolder {
 
     /// Removes the agent's work; the records and the logs stay.
     pub fn clear(&self) -> io::Result<()> {
+        local_work::give_up(self)?;
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             if KEPT.iter().any(|kept| entry.file_name() == *kept) {

@@ -132,8 +132,7 @@ impl Agent {
         match self.attempt.resolved.spec.setup.clone() {
             Some(script) if self.memory.stage == Stage::Setup => {
                 self.enter(AttemptPhase::Setup);
-                // `-e`: a line that fails fails the setup.
-                self.start(vec!["/bin/sh".into(), "-ec".into(), script]).await
+                self.start(in_bash(script)).await
             }
             _ => self.start_main().await,
         }
@@ -331,6 +330,12 @@ impl Agent {
     fn unprepared(&mut self, text: String) -> Decision {
         self.gives_up("preflight", EndedBecause::PreflightFailed, text)
     }
+}
+
+/// People write `source venv/bin/activate`: bash, where the machine has it. `-e`: a line that fails fails the setup.
+fn in_bash(script: String) -> Vec<String> {
+    let choose = "if command -v bash > /dev/null 2>&1; then exec bash -ec \"$1\"; else exec /bin/sh -ec \"$1\"; fi";
+    vec!["/bin/sh".into(), "-c".into(), choose.into(), "setup".into(), script]
 }
 
 /// Code into the work folder, then the newest complete checkpoint over it.

@@ -46,7 +46,7 @@ pub use format::RECORD_FORMAT;
 pub use given_up::GivenUp;
 pub use glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
-pub use image::{ImageChoice, ImageError, System};
+pub use image::{ImageChoice, ImageError, Release, System, contents as image_contents};
 pub use launcher::is_launchers;
 pub use limits::{BOOT, LEASE, LimitsSpec};
 pub use market_log::MarketLog;

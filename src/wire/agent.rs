@@ -32,7 +32,7 @@ use crate::adapters::system_clock::SystemClock;
 use crate::adapters::terminals::Terminals;
 use crate::adapters::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::whole_machine::WholeMachine;
-use crate::adapters::{here, holder, local_machine, objects, signals};
+use crate::adapters::{here, holder, local_machine, local_work, login_environment, objects, signals};
 use crate::agent::alone;
 use crate::agent::boot::{self, BootPorts};
 use crate::agent::cli::{self, Alone, BootSource, Call, Then};
@@ -124,7 +124,8 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     let machine = folder.machine().map_err(|error| format!("cannot read who the machine is: {error}"))?;
     let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
     let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
-    let folders = boot::folders(&dir, &here::cache_folder());
+    let work = local_work::claim(&folder, &record).map_err(|error| format!("cannot make the work folder: {error}"))?;
+    let folders = Folders { work, ..boot::folders(&dir, &here::cache_folder()) };
     let (store, own_network) = counted(job_root(&record).await.map_err(|error| with_causes(&error))?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
@@ -188,10 +189,13 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment: None };
     // A switch of ours stands only behind a machine that is ours to put out.
     let is_ours = then == Then::Poweroff;
-    let on_box = OnBox { deadline_file: is_ours.then(|| PathBuf::from(DEADLINE)), own_machine: is_ours && !here::is_container(), meter };
+    let own_machine = is_ours && !here::is_container();
+    let on_box = OnBox { deadline_file: is_ours.then(|| PathBuf::from(DEADLINE)), own_machine, meter };
+    // What a person finds who logs in there.
+    let environment = if is_ours { login_environment::kept(&here::state_folder()).await } else { None };
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), is_ours, own_network, on_box).await
 }
 
