@@ -62,7 +62,13 @@ pub fn send(processes: &[ProcessRef], signal: Signal) -> Vec<ProcessRef> {
     processes.iter().copied().filter(|process| process.signal(signal).is_ok_and(|sent| sent)).collect()
 }
 
-/// Whether one of these has a file below one of these paths open for writing.
+/// Those that are forks with a handler still: one that has executed a program since has lost the handlers of its parent.
+pub fn still_copies(processes: &[ProcessRef], signal: Signal) -> Vec<ProcessRef> {
+    let is_copy = |process: &ProcessRef| process.exists() && read(process.pid, signal).is_some_and(|now| now.catches && now.is_forked);
+    processes.iter().filter(|process| is_copy(process)).copied().collect()
+}
+
+/// Whether a process has a file below one of these paths open for writing.
 pub fn writes_below(pid: u32, paths: &[PathBuf]) -> bool {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
     entries.into_iter().any(|entry| {
@@ -81,17 +87,15 @@ fn is_for_writing(pid: u32, descriptor: &str) -> bool {
 fn read(pid: u32, signal: Signal) -> Option<Process> {
     let stat = stat(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let (caught, ignored) = (mask(&status, "SigCgt:"), mask(&status, "SigIgn:"));
+    let caught = mask(&status, "SigCgt:");
     let has = |mask: u64, signal: Signal| mask & bit(signal) != 0;
     let name = status.lines().find_map(|line| line.strip_prefix("Name:")).unwrap_or_default().trim();
     let by_its_signals = OF_DATA_WORKERS.iter().all(|signal| has(caught, *signal)) && !has(caught, OF_NO_DATA_WORKER);
-    let is_held = has(mask(&status, "SigBlk:"), signal) && !has(ignored, signal) && !has(caught, signal);
     Some(Process {
         pid,
         parent: stat.parent,
         is_forked: stat.is_forked,
         catches: has(caught, signal),
-        holds_back: is_held && all_threads_hold_back(pid, signal),
         catches_all: caught.count_ones() >= CATCHES_ALL,
         is_data_worker: name == DATA_WORKER || by_its_signals && caught.count_ones() < CATCHES_ALL,
         exe: fs::read_link(format!("/proc/{pid}/exe")).map(|exe| shown(&exe)).unwrap_or_default(),
@@ -110,12 +114,6 @@ fn arguments(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     words.filter(|word| !word.is_empty()).collect()
-}
-
-/// A signal that one thread lets through ends the process.
-fn all_threads_hold_back(pid: u32, signal: Signal) -> bool {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.into_iter().all(|thread| fs::read_to_string(thread.path().join("status")).is_ok_and(|text| mask(&text, "SigBlk:") & bit(signal) != 0))
 }
 
 fn bit(signal: Signal) -> u64 {

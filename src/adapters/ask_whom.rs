@@ -18,8 +18,6 @@ pub struct Process {
     pub is_forked: bool,
     /// It has a handler for the signal.
     pub catches: bool,
-    /// It has none, and all of its threads hold the signal back: it waits for it in another way, or for nothing.
-    pub holds_back: bool,
     /// Its runtime catches nearly every signal, whether the program wants it or not: Go.
     pub catches_all: bool,
     /// A process that loads data for a trainer of torch: torch gives it handlers that end it.
@@ -70,7 +68,7 @@ impl Process {
     }
 
     fn hears(&self) -> bool {
-        (self.catches || self.holds_back) && !self.is_data_worker
+        self.catches && !self.is_data_worker
     }
 
     fn is_shell(&self) -> bool {
@@ -79,7 +77,7 @@ impl Process {
 
     /// Its runtime may hear the signal, and not the program.
     fn hears_by_itself(&self) -> bool {
-        !self.catches || self.catches_all || RUNTIMES.contains(&self.program())
+        self.catches_all || RUNTIMES.contains(&self.program())
     }
 
     /// What it runs: the script, the module, or the program itself.
@@ -124,9 +122,10 @@ pub fn whom(processes: &[Process], purpose: Purpose) -> Whom {
     }
     let is_below = |low: &Process, high: &Process| above(low).any(|process| process.pid == high.pid);
     let is_launcher = |process: &Process| {
-        heard.iter().filter(|low| is_below(low, process) && !low.is_peer_of(process)).any(|low| {
-            process.is_shell() || process.names(low) || low.writes && !process.writes
-        })
+        heard
+            .iter()
+            .filter(|low| is_below(low, process) && !low.is_peer_of(process))
+            .any(|low| process.is_shell() || process.names(low) || low.writes && !process.writes)
     };
     let kept: Vec<&Process> = heard.iter().copied().filter(|process| !is_launcher(process)).collect();
     // A helper of a trainer (a board, a sender of logs, a pool) ends with the trainer and not before it.
@@ -137,7 +136,9 @@ pub fn whom(processes: &[Process], purpose: Purpose) -> Whom {
     let is_asked = |pid: u32| asked.contains(&pid);
     let copies = processes.iter().filter(|process| purpose == Purpose::Save && process.hears() && is_copy(process)).map(|process| process.pid);
     let shells = processes.iter().filter(|process| {
-        purpose != Purpose::Save && process.is_shell() && !is_asked(process.pid)
+        purpose != Purpose::Save
+            && process.is_shell()
+            && !is_asked(process.pid)
             && processes.iter().any(|low| is_asked(low.pid) && is_below(low, process))
     });
     Whom { copies: copies.collect(), shells: shells.map(|process| process.pid).collect(), asked }
@@ -176,7 +177,6 @@ mod tests {
             ("a shell traps it", hears(1, 0, "/usr/bin/bash", "bash job.sh")),
             ("torchrun ends its ranks", hears(1, 0, PYTHON, "python3 /venv/bin/torchrun --nproc-per-node 2 train.py")),
             ("Go hears everything", Process { catches_all: true, ..hears(1, 0, "/usr/bin/run", "run x") }),
-            ("an init holds it back", Process { holds_back: true, ..deaf(1, 0, "/sbin/tini", "tini python train.py") }),
             ("it hears nothing", deaf(1, 0, PYTHON, "python3 /venv/bin/accelerate launch train.py")),
         ] {
             let tree = [launcher, deaf(2, 1, "/usr/bin/dash", "sh -c python"), hears(3, 2, PYTHON, "/usr/bin/python3 -u train.py --lr 1")];

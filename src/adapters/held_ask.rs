@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, sleep};
 
-use super::ask::{Listeners, listeners, send, writes_below};
+use super::ask::{Listeners, listeners, send, still_copies, writes_below};
 use super::held_workload::{HeldWorkload, number};
 use super::proc_tree::{ProcessRef, descendants};
 use crate::ports::{self, WorkloadError};
@@ -137,7 +137,7 @@ async fn ask_copies_later(asked: Vec<ProcessRef>, copies: Vec<ProcessRef>, signa
             return;
         }
     }
-    let late = send(&copies, signal).len();
+    let late = send(&still_copies(&copies, signal), signal).len();
     tracing::info!(late, "no save has begun: the forks of those that were asked are asked too");
 }
 

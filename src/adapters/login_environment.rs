@@ -35,7 +35,10 @@ const OF_THE_SHELL: [&str; 5] = ["_", "SHLVL", "PWD", "OLDPWD", "PS1"];
 /// The file with the environment of a login shell; `None`: no shell has said it, and the command finds what the agent has.
 pub async fn kept(state: &Path) -> Option<PathBuf> {
     let file = state.join(FILE);
-    match ask(state, OF_THE_SYSTEM.as_ref(), SWITCH_ON).await.and_then(|variables| kept_environment::write(&file, variables).map_err(|error| error.to_string())) {
+    match ask(state, OF_THE_SYSTEM.as_ref(), SWITCH_ON)
+        .await
+        .and_then(|variables| kept_environment::write(&file, variables).map_err(|error| error.to_string()))
+    {
         Ok(()) => Some(file),
         Err(error) => {
             tracing::warn!("the environment of a login shell is not known: {error}");

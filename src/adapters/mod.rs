@@ -153,10 +153,10 @@ pub mod local_metadata;
 #[cfg(feature = "lamp")]
 mod local_offer;
 pub mod local_power;
-pub mod local_work;
-pub mod login_environment;
 #[cfg(feature = "lamp")]
 mod local_restart;
+pub mod local_work;
+pub mod login_environment;
 mod logins;
 mod network;
 pub mod notify;

@@ -166,9 +166,22 @@ mod tests {
         ] {
             assert_eq!(read(text).as_deref(), Ok(shown), "{text}");
         }
-        for text in
-            ["", "ubuntu", "dlami:ubuntu", "dlami:pytorch-", "dlami:pytorch-2", "dlami:pytorch2.7", "dlami:pytorch-2.x", "ami-", "ami-xyz12345", "ssm:", "name:", "name:x;owner=", "name:x;owner=canonical", "name:;owner=self"]
-        {
+        for text in [
+            "",
+            "ubuntu",
+            "dlami:ubuntu",
+            "dlami:pytorch-",
+            "dlami:pytorch-2",
+            "dlami:pytorch2.7",
+            "dlami:pytorch-2.x",
+            "ami-",
+            "ami-xyz12345",
+            "ssm:",
+            "name:",
+            "name:x;owner=",
+            "name:x;owner=canonical",
+            "name:;owner=self",
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
         let words = |text: &str| match text.parse() {

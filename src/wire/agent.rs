@@ -136,7 +136,8 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid), environment: folder.environment(&record) };
+    let program =
+        HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid), environment: folder.environment(&record) };
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
 }
 

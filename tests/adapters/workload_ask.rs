@@ -88,7 +88,8 @@ async fn behind_a_launcher_that_swallows_the_signal_the_trainer_is_asked() {
 #[tokio::test]
 async fn node_is_passed_over_where_something_below_it_hears_the_signal() {
     let bench = bench("exec node wrap.js python3 train.py");
-    let wrap = r#"require("child_process").spawn(process.argv[2], process.argv.slice(3), { stdio: "inherit" }).on("exit", (code) => process.exit(code))"#;
+    let wrap =
+        r#"require("child_process").spawn(process.argv[2], process.argv.slice(3), { stdio: "inherit" }).on("exit", (code) => process.exit(code))"#;
     std::fs::write(bench.file("wrap.js"), wrap).expect("written");
     if std::process::Command::new("node").arg("--version").output().is_err() {
         return;
