@@ -123,7 +123,7 @@ mod tests {
             tags.iter().map(|(key, value)| (format!("{}{key}", crate::instance::TAG_PREFIX), (*value).into())).collect();
         let record = serde_json::json!({
             "instance": instance, "tags": tags, "launched": "2026-06-01T00:00:00Z", "client_token": instance, "job_root": "file:///x",
-            "boot_id": "b", "usd_per_hour": "0", "agent": ["lamp"],
+            "boot_id": "b", "usd_per_hour": 0.0, "agent": ["lamp"],
         });
         (folder, serde_json::from_value(record).expect("a record"))
     }

@@ -41,6 +41,8 @@ const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
 /// minutes of a machine cost less than a job that is given up. Longer pays for a machine on which nothing runs.
 pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(600);
 
+const BASH: &str = "/bin/bash";
+
 /// How a sentence about such a disk begins.
 const NO_ROOM: &str = "a start cannot be written down on this machine";
 
@@ -132,7 +134,9 @@ impl Agent {
         match self.attempt.resolved.spec.setup.clone() {
             Some(script) if self.memory.stage == Stage::Setup => {
                 self.enter(AttemptPhase::Setup);
-                self.start(in_bash(script)).await
+                // People write `source venv/bin/activate`: bash, where the machine has it. `-e`: a line that fails fails the setup.
+                let has_bash = self.out.files.stamp(BASH.as_ref()).is_ok_and(|found| found.is_some());
+                self.start(vec![if has_bash { BASH.into() } else { "/bin/sh".into() }, "-ec".into(), script]).await
             }
             _ => self.start_main().await,
         }
@@ -330,12 +334,6 @@ impl Agent {
     fn unprepared(&mut self, text: String) -> Decision {
         self.gives_up("preflight", EndedBecause::PreflightFailed, text)
     }
-}
-
-/// People write `source venv/bin/activate`: bash, where the machine has it. `-e`: a line that fails fails the setup.
-fn in_bash(script: String) -> Vec<String> {
-    let choose = "if command -v bash > /dev/null 2>&1; then exec bash -ec \"$1\"; else exec /bin/sh -ec \"$1\"; fi";
-    vec!["/bin/sh".into(), "-c".into(), choose.into(), "setup".into(), script]
 }
 
 /// Code into the work folder, then the newest complete checkpoint over it.
