@@ -4,8 +4,6 @@
 //! are the same. Waiting costs nothing: the holder keeps a pipe with a name open until the end is on record, and the
 //! kernel tells us when it closes, also when the holder was killed.
 
-#![expect(clippy::disallowed_methods, reason = "waits between rounds of killing, and bounds them")]
-
 use std::fs::File;
 use std::future::pending;
 use std::io;

@@ -72,7 +72,7 @@ pub fn give_up(folder: &LocalFolder) -> io::Result<()> {
     let owner = work.file_name().map(|name| format!("{}.owner", name.to_string_lossy()));
     let Some(owner) = owner.filter(|owner| shelf.read(owner).is_some_and(|owner| instance == owner.as_str())) else { return Ok(()) };
     match fs::remove_dir_all(&work) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => fs::remove_file(shelf.path(&owner)),
     }
 }
