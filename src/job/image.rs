@@ -36,9 +36,10 @@ pub struct Release {
 }
 
 impl Release {
-    /// What `dlami:pytorch` means: the release that AWS keeps up for both architectures.
+    /// What `dlami:pytorch` means. AWS's release notes and public scripts name it; no account was asked. An older one loses its updates
+    /// first, a newer one may lack its parameter in some regions.
     const DEFAULT: Release = Release { major: 2, minor: 10 };
-    /// From this one on AWS builds it on Ubuntu 24.04, before on 22.04.
+    /// From this one on AWS builds it on Ubuntu 24.04, before on 22.04, by the names of parameters in public scripts.
     const FIRST_ON_2404: Release = Release { major: 2, minor: 8 };
 
     fn read(text: &str) -> Option<Release> {
