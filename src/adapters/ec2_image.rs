@@ -78,6 +78,10 @@ async fn ask(session: &AwsSession, choice: &ImageChoice, region: &Region, arch: 
             let path = format!("/aws/service/deeplearning/ami/{}/base-oss-nvidia-driver-gpu-{}/latest/ami-id", arch, system.word());
             by_id(session, region, &parameter(session, region, &path).await?).await?
         }
+        ImageChoice::PyTorch(release) => {
+            let path = format!("/aws/service/deeplearning/ami/{}/oss-nvidia-driver-gpu-pytorch-{}/latest/ami-id", arch, release.word());
+            by_id(session, region, &parameter(session, region, &path).await?).await?
+        }
         ImageChoice::Parameter(path) => by_id(session, region, &parameter(session, region, path).await?).await?,
         ImageChoice::Id(id) => by_id(session, region, id).await?,
         ImageChoice::Name { pattern, owner } => newest(session, region, arch, pattern, owner).await?,

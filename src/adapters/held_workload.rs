@@ -4,8 +4,6 @@
 //! are the same. Waiting costs nothing: the holder keeps a pipe with a name open until the end is on record, and the
 //! kernel tells us when it closes, also when the holder was killed.
 
-#![expect(clippy::disallowed_methods, reason = "waits between rounds of killing, and bounds them")]
-
 use std::fs::File;
 use std::future::pending;
 use std::io;
@@ -17,9 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::Pid;
 use tokio::io::unix::AsyncFd;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::holder_cgroup;
 use super::holder_records::{self as records, End, Exit, Printed, Started};
 use super::proc_tree::{self, ProcessRef};
 use super::watched_fd::{opened, watch};
@@ -32,22 +29,27 @@ use crate::ports::{Ended, Launch, Scope, Signal, Workload, WorkloadError};
 const RECORD_WAIT: Duration = Duration::from_secs(30);
 /// Killing gives up after this: what is still there is stuck in the kernel, and only the power-off ends it. Longer delays
 /// that power-off; shorter gives up on a machine that is merely swapping.
-const KILL_WAIT: Duration = Duration::from_secs(10);
+pub(super) const KILL_WAIT: Duration = Duration::from_secs(10);
 /// How long a holder with nothing left to hold may take to be gone before its tree is searched for all the same. It takes
 /// a millisecond; the search reads the environment of every process of the machine, which delays the power-off by more.
 const HOLDER_GONE_WAIT: Duration = Duration::from_millis(50);
-/// Between two rounds of killing.
-const KILL_ROUND: Duration = Duration::from_millis(20);
+
+/// Where a workload saves, among the variables of its launch.
+const SAVES: [&str; 2] = ["LAMP_CHECKPOINT_DIR", "LAMP_PROGRESS"];
 
 /// A workload behind its holder.
 #[derive(Debug)]
 pub struct HeldWorkload {
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     workdir: PathBuf,
     is_alone: bool,
-    started: Started,
+    pub(super) started: Started,
     /// The numbers of processes in the record belong to this boot.
-    this_boot: bool,
+    pub(super) this_boot: bool,
+    /// The checkpoint folder first, and the progress file: whoever has them open for writing is the trainer.
+    pub(super) saves: Vec<PathBuf>,
+    /// Those that were told to end and may be within their last save.
+    pub(super) told: Mutex<Vec<ProcessRef>>,
     /// The reading end of `running`; `None` when the pipe itself is gone.
     running: Option<AsyncFd<OwnedFd>>,
     /// The main process, opened when it is first waited for: the agent waits anew each second.
@@ -78,6 +80,8 @@ impl HeldWorkload {
         };
         let mut workload = HeldWorkload {
             dir: dir.to_owned(),
+            saves: SAVES.iter().filter_map(|name| launch.env.get(*name)).map(PathBuf::from).collect(),
+            told: Mutex::default(),
             workdir: launch.cwd,
             is_alone: launch.echo,
             started,
@@ -161,54 +165,6 @@ impl HeldWorkload {
         self.dead(&opened(self.started.holder)).await;
     }
 
-    /// One round of SIGKILL; gives how many were still alive.
-    fn kill_round(&self) -> usize {
-        if !self.this_boot {
-            return 0;
-        }
-        if let Some(group) = &self.started.cgroup {
-            // Kernels before 5.14 cannot, a unit that is gone has no group, and our own sandbox may forbid it: the rest
-            // of the round does it as well, and the holder, which has no sandbox, does it too.
-            let _ = holder_cgroup::kill(group);
-        }
-        let mut found = proc_tree::descendants(self.root());
-        found.push(self.started.workload);
-        let (name, value) = records::mark(&self.dir);
-        found.extend(proc_tree::with_environment(name, &value));
-        found.sort_unstable_by_key(|process| process.pid);
-        found.dedup();
-        found.retain(|process| process.pid != std::process::id() && *process != self.started.holder && process.alive());
-        for process in &found {
-            if let Err(error) = process.signal(rustix::process::Signal::KILL) {
-                tracing::warn!(pid = process.pid, %error, "a process of the workload cannot be killed");
-            }
-        }
-        found.len()
-    }
-
-    /// Tells the holder that the SIGKILL is ours, so that it is not taken for the kernel's.
-    fn mark_killed(&self) {
-        if let Err(error) = private::create(&self.dir.join(records::KILLED)) {
-            tracing::debug!(%error, "could not note that the workload is killed by us");
-        }
-    }
-
-    /// The holder can kill what we may not touch, and the whole group at once. Any signal makes it look for the wish.
-    fn ask_holder_to_kill(&self) {
-        let wish = private::create(&self.dir.join(records::KILL_TREE)).and_then(|_| match self.this_boot {
-            true => self.started.holder.signal(rustix::process::Signal::USR1),
-            false => Ok(false),
-        });
-        if let Err(error) = wish {
-            tracing::debug!(%error, "the holder could not be asked to kill the tree");
-        }
-    }
-
-    /// The process below which the workload lives.
-    fn root(&self) -> ProcessRef {
-        if self.started.holder.exists() { self.started.holder } else { self.started.workload }
-    }
-
     /// How the containers of this workload are known. The folder of a run in the foreground is its user's, and so is the machine.
     fn containers_of(&self) -> containers::Owner {
         let is_alone = self.is_alone;
@@ -222,25 +178,13 @@ impl HeldWorkload {
         if nothing_outlived && timeout(HOLDER_GONE_WAIT, self.holder_dead()).await.is_ok() {
             return Ok(());
         }
+        self.end_rest().await;
         self.mark_killed();
         self.ask_holder_to_kill();
         self.kill_until_nothing_is_left(Instant::now() + KILL_WAIT).await?;
         // Its record of the end and the rest of the log, which are read next, are a moment away.
         if timeout(RECORD_WAIT, self.holder_dead()).await.is_err() {
             tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
-        }
-        Ok(())
-    }
-
-    async fn kill_until_nothing_is_left(&self, end: Instant) -> Result<(), WorkloadError> {
-        let mut left = self.kill_round();
-        while left > 0 {
-            if Instant::now() >= end {
-                let what = format!("{left} processes are still there after {} s", KILL_WAIT.as_secs());
-                return Err(WorkloadError::Failed { act: "kill", cause: io::Error::new(io::ErrorKind::TimedOut, what) });
-            }
-            sleep(KILL_ROUND).await;
-            left = self.kill_round();
         }
         Ok(())
     }
@@ -294,23 +238,37 @@ impl Workload for HeldWorkload {
         if signal == Signal::Kill {
             self.mark_killed();
         }
-        match rustix::process::kill_process_group(group, number(signal)) {
+        let sent = rustix::process::kill_process_group(group, number(signal));
+        if signal == Signal::Term {
+            self.signal_outside(number(signal));
+            // One that stands still hears it only when it goes on.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::CONT);
+        }
+        match sent {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(errno) => Err(WorkloadError::Failed { act: "signal", cause: errno.into() }),
         }
     }
 
     fn ask(&self, signal: Signal) -> Result<u32, WorkloadError> {
-        let main = self.started.workload;
-        if !self.this_boot || !main.exists() {
-            return Ok(0);
-        }
-        Ok(super::ask::ask(main.pid, number(signal)))
+        Ok(self.ask_listeners(signal))
+    }
+
+    fn tell(&self, signal: Signal) -> Result<u32, WorkloadError> {
+        self.tell_listeners(signal)
+    }
+
+    fn tell_rest(&self) {
+        self.tell_all_but_the_told();
     }
 
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
         // The words of a client say what it has started. They are gone with the client.
-        let below = if self.this_boot { proc_tree::descendants(self.root()) } else { Vec::new() };
+        let below = if self.this_boot {
+            proc_tree::descendants(if self.started.holder.exists() { self.started.holder } else { self.started.workload })
+        } else {
+            Vec::new()
+        };
         let clients = containers::clients(below.into_iter().map(|process| process.pid));
         let killed = self.kill_processes().await;
         let stopped = containers::end(clients, self.containers_of()).await;
@@ -331,7 +289,7 @@ impl Workload for HeldWorkload {
     }
 }
 
-fn number(signal: Signal) -> rustix::process::Signal {
+pub(super) fn number(signal: Signal) -> rustix::process::Signal {
     use rustix::process::Signal as Number;
     match signal {
         Signal::Term => Number::TERM,

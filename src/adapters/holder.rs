@@ -31,6 +31,7 @@ use super::holder_log::SegmentedLog;
 use super::holder_records::{self as records, End, Exit, FORMAT, Printed, Reserved, Started};
 use super::holder_signals::Signals;
 use super::holder_spawn::{PIPE_BYTES, spawn};
+use super::kept_environment::{self, Variable};
 use super::private;
 use super::proc_tree::{ProcessRef, descendants};
 use crate::job::ExitStatus;
@@ -62,9 +63,9 @@ const EXIT_CANNOT_HOLD: i32 = 70;
 const EXIT_POWER_CUT: i32 = 137;
 
 /// Runs the holder for the state folder `dir` and gives its exit code. With `machine_pid` it lives no longer than that
-/// process.
-pub fn main(dir: &Path, machine_pid: Option<u32>) -> i32 {
-    match hold(dir, machine_pid) {
+/// process. `environment`: the file that holds what the command inherits.
+pub fn main(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> i32 {
+    match hold(dir, machine_pid, environment) {
         Ok(Over::TreeGone) => 0,
         Ok(Over::PowerCut) => EXIT_POWER_CUT,
         Err(error) => {
@@ -81,7 +82,7 @@ enum Over {
     PowerCut,
 }
 
-fn hold(dir: &Path, machine_pid: Option<u32>) -> io::Result<Over> {
+fn hold(dir: &Path, machine_pid: Option<u32>, environment: Option<&Path>) -> io::Result<Over> {
     // So that nobody who ends the agent by name ends the workload with it.
     let _ = rustix::thread::set_name(c"lamp-holder");
     // Fails for a session leader, which is what is wanted.
@@ -99,7 +100,19 @@ fn hold(dir: &Path, machine_pid: Option<u32>) -> io::Result<Over> {
         return Err(io::Error::new(ErrorKind::AlreadyExists, "this state folder had its start"));
     }
     let launch: Launch = records::read(dir, records::LAUNCH)?.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no `launch.json`"))?;
-    Holder::start(dir, &launch, machine, signals)?.map_or(Ok(Over::TreeGone), Holder::run)
+    Holder::start(dir, &launch, machine, signals, base(environment))?.map_or(Ok(Over::TreeGone), Holder::run)
+}
+
+/// What the command inherits: what is kept for it, else what this process has.
+fn base(environment: Option<&Path>) -> Vec<Variable> {
+    match environment.map(kept_environment::read) {
+        Some(Ok(kept)) => kept,
+        Some(Err(error)) if error.kind() != ErrorKind::NotFound => {
+            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("lamp holder: the kept environment cannot be read: {error}\n"));
+            kept_environment::inherited()
+        }
+        _ => kept_environment::inherited(),
+    }
 }
 
 /// A descriptor for the process that stands for the machine; `None` when it is gone already.
@@ -142,14 +155,14 @@ struct Wake {
 
 impl Holder {
     /// Starts the workload. `None`: it could not be started, and that is on record.
-    fn start(dir: &Path, launch: &Launch, machine: Option<OwnedFd>, signals: Signals) -> io::Result<Option<Self>> {
+    fn start(dir: &Path, launch: &Launch, machine: Option<OwnedFd>, signals: Signals, base: Vec<Variable>) -> io::Result<Option<Self>> {
         let log = SegmentedLog::new(&dir.join(records::LOG), launch.log_bytes_max);
         let (started, exit) = (Reserved::new(dir, records::STARTED), Reserved::new(dir, records::EXIT));
         let running = records::open_running_as_holder(dir)?;
         let groups = Groups::of_unit(&holder_cgroup::unit_name(&launch.name));
         let this = ProcessRef::of(std::process::id()).ok_or(ErrorKind::NotFound)?;
         let oom = OomWatch::begin(groups.as_ref());
-        let (pid, output) = match spawn(dir, launch, groups.as_ref()) {
+        let (pid, output) = match spawn(dir, launch, groups.as_ref(), base) {
             Ok(spawned) => spawned,
             Err(end) => {
                 exit.write(&Exit { format: FORMAT, end, told: false })?;

@@ -13,20 +13,8 @@ use rustix::pipe::fcntl_setpipe_size;
 
 use super::holder_cgroup::Groups;
 use super::holder_records::{End, mark};
+use super::kept_environment::Variable;
 use crate::ports::Launch;
-
-/// What a service manager told the agent about the agent: a workload that believed it would speak in its name.
-const MANAGERS_OWN: [&str; 9] = [
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-    "LISTEN_FDS",
-    "LISTEN_PID",
-    "LISTEN_FDNAMES",
-    "INVOCATION_ID",
-    "JOURNAL_STREAM",
-    "SYSTEMD_EXEC_PID",
-];
 
 /// The pipe between the workload and its holder: what any user may ask for. Smaller (64 KiB is what one gets unasked), and
 /// a burst of output makes the workload wait for the holder's turn on the processor.
@@ -34,8 +22,9 @@ pub const PIPE_BYTES: usize = 1 << 20;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Starts the command in a process group of its own; gives its number and the reading end of its output.
-pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>) -> Result<(u32, PipeReader), End> {
+/// Starts the command in a process group of its own, with this environment and what the launch sets on top of it; gives its number and
+/// the reading end of its output.
+pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>, environment: Vec<Variable>) -> Result<(u32, PipeReader), End> {
     let not_started = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| End::NotStarted { what, errno: error.raw_os_error().unwrap_or(0) }
@@ -54,9 +43,8 @@ pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>) -> Result<(u3
 
     let mut command = Command::new(program);
     let (name, value) = mark(dir);
-    for variable in MANAGERS_OWN {
-        command.env_remove(variable);
-    }
+    // A launcher that started the agent has not started the command. What the job's own `env` says comes after it.
+    command.env_clear().envs(environment);
     command.args(arguments).current_dir(&launch.cwd).envs(&launch.env).env(name, value);
     command.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
     let spawned = with_ordinary_oom_score(|| match groups {

@@ -43,6 +43,8 @@ pub struct HolderProgram {
     pub leading: Vec<OsString>,
     /// The process that stands for the machine, on the local cloud: the workload dies with it.
     pub machine_pid: Option<u32>,
+    /// What the command inherits, in a file (`kept_environment`); without one, what the agent has.
+    pub environment: Option<PathBuf>,
 }
 
 impl HolderProgram {
@@ -52,6 +54,9 @@ impl HolderProgram {
         arguments.extend(["holder".into(), dir.into()]);
         if let Some(pid) = self.machine_pid {
             arguments.extend(["--machine-pid".into(), pid.to_string().into()]);
+        }
+        if let Some(file) = &self.environment {
+            arguments.extend(["--environment".into(), file.into()]);
         }
         arguments
     }

@@ -29,7 +29,7 @@ use super::local_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use super::remove_tree::remove_tree;
 use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Residue, Tags};
-use crate::job::{MachineSpec, Plan};
+use crate::job::{MachineSpec, Plan, ResolvedSpec};
 use crate::market::{self, Market, Region, Span, Supply, Zone, elapsed};
 use crate::ports::{Cloud, CloudError};
 
@@ -42,14 +42,14 @@ const BOOT_WITHIN: Duration = Duration::from_secs(10);
 const START_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// How long the records and logs of an ended machine are kept for a look.
-const KEEP_ENDED: Duration = Duration::from_secs(7 * 86_400);
+pub(super) const KEEP_ENDED: Duration = Duration::from_secs(7 * 86_400);
 
 /// How long killing what a lost machine left may take before `describe` says *unknown* and tries again later.
 const KILL_ROUNDS: u32 = 200;
 
 pub struct LocalCloud {
     /// `<state>/local`.
-    machines: PathBuf,
+    pub(super) machines: PathBuf,
     pub(super) job_root: String,
     /// How the agent's program is called: the path, and words before its own.
     pub(super) agent: Vec<String>,
@@ -173,7 +173,7 @@ impl LocalCloud {
         Ok((ours, if ours { self.view(folder, record)? } else { None }))
     }
 
-    fn instances(&self) -> io::Result<Vec<String>> {
+    pub(super) fn instances(&self) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(&self.machines) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -325,9 +325,15 @@ impl Cloud for LocalCloud {
         Ok(Supply { offers: vec![super::local_offer::offer(zone, machine)], ..Supply::default() })
     }
 
+    fn submitted(&self, spec: &ResolvedSpec) {
+        self.keep_environment(&spec.job);
+    }
+
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         // Housekeeping must not stand in the way of a launch.
-        let _ = self.forget_old();
+        let _ = self.forget_old().and_then(|()| self.forget_environments());
+        // Of a job that was submitted elsewhere, or by an older program, the first launch says what the later attempts find.
+        self.keep_environment(&plan.job);
         self.start(plan).map_err(|cause| failed("launch a machine", cause))
     }
 

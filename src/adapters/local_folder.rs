@@ -13,6 +13,7 @@
 //!     released.json   LocalCloud     the attempt is settled: nobody needs the rest any more
 //!     start.lock      LocalCloud     held while a stopped machine is started again
 //!     machine.log  agent.log
+//!     work            the agent      a link to the work of its job: one path for all attempts (`local_work`)
 //! ```
 //! Anything else in it belongs to the agent and goes when the attempt is settled; but a machine that was stopped keeps all of
 //! it, as its disk, until it is started again: then the records of its last run make room for those of the next. What must
@@ -32,10 +33,11 @@ use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::local_work;
 use super::proc_tree::ProcessRef;
 use super::remove_tree::remove_tree;
-use crate::instance::Notice;
-use crate::job::ProgressLine;
+use crate::instance::{Notice, Tags};
+use crate::job::{JobId, ProgressLine};
 use crate::market::UsdPerHour;
 
 /// `instance.json`.
@@ -99,6 +101,14 @@ pub struct EndedRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
     pub at: Timestamp,
+}
+
+/// Beside the machines: what the command of a job inherits, as it was when the job was submitted.
+pub const ENVIRONMENTS: &str = "environments";
+
+/// The file of a job there.
+pub fn environment_of(machines: &Path, job: &JobId) -> PathBuf {
+    machines.join(ENVIRONMENTS).join(job.as_str())
 }
 
 /// The folder of one machine.
@@ -179,6 +189,12 @@ impl LocalFolder {
             .mode(0o600)
             .open(self.path("alive"))?
             .set_modified(std::time::SystemTime::now())
+    }
+
+    /// What the command of this machine's job inherits, where that is kept.
+    pub fn environment(&self, record: &InstanceRecord) -> Option<PathBuf> {
+        let job = Tags::from_map(&record.tags).ok()?.job;
+        Some(environment_of(self.dir.parent()?, &job)).filter(|file| file.exists())
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
@@ -266,6 +282,7 @@ impl LocalFolder {
 
     /// Removes the agent's work; the records and the logs stay.
     pub fn clear(&self) -> io::Result<()> {
+        local_work::give_up(self)?;
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             if KEPT.iter().any(|kept| entry.file_name() == *kept) {

@@ -10,7 +10,7 @@
 //! | `local_cloud`, `local_*` | `Cloud`, `Metadata`, `Power`, `Files` | the cloud `local`: machines that are folders and processes here; `local_files` serves every machine |
 //! | `objects`, `object_*`, `aws_objects`, `counted` | `Store` | job roots: a folder (`object_file`), S3 (`object_s3`), and what counts its own traffic |
 //! | `ca_bundle`, `aws_*` otherwise | | credentials and the way to AWS; `aws_setup*`, `aws_ready`, `aws_doctor`: the account, made ready and looked at |
-//! | `child_workload`, `unit_workload`, `held_workload`, `watched_fd`, `containers`, `whole_machine`, `ask` | `Workloads`, `Workload` | what runs a job: a process, a systemd unit, or all of a machine that somebody started by hand |
+//! | `child_workload`, `unit_workload`, `held_workload`, `held_*`, `watched_fd`, `containers`, `whole_machine`, `ask`, `ask_whom` | `Workloads`, `Workload` | what runs a job: a process, a systemd unit, or all of a machine that somebody started by hand |
 //! | `holder`, `holder_*` | | the process between agent and workload, and its records |
 //! | `sensors`, `sensor_thread`, `host*`, `nvml*`, `logins`, `typing`, `network`, `counter` | `Sensors`, `SensorFeed` | one sample of the machine and of the workload |
 //! | `terminals` | `People` | a word on the terminals of whoever is logged in |
@@ -23,7 +23,7 @@
 //! | `archive`, `git_tracked`, `hashed`, `secret_scan`, `secret_rules`, `workdir_left_out`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
 //! | `sweeper_program`, `lambda_runtime`, `zip` | | the sweeper in the cloud |
 //! | `capacity_trace`, `price_course`, `series`, `series_csv` | | recordings, read |
-//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `remove_tree`, `signals`, `unsent`, `user_file` | | processes, files and folders of the user |
+//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_environment`, `login_environment`, `kept_file`, `private`, `remove_tree`, `signals`, `unsent`, `user_file` | | processes, files and folders of the user |
 
 #[cfg(feature = "lamp")]
 mod agent_elf;
@@ -31,6 +31,7 @@ mod agent_elf;
 pub mod agent_files;
 pub mod archive;
 mod ask;
+mod ask_whom;
 #[cfg(feature = "aws")]
 mod aws_call;
 #[cfg(feature = "aws")]
@@ -121,6 +122,8 @@ mod ec2_use;
 #[cfg(feature = "lamp")]
 mod git_tracked;
 mod hashed;
+mod held_ask;
+mod held_kill;
 mod held_workload;
 pub mod here;
 pub mod holder;
@@ -136,6 +139,7 @@ mod host_tree;
 mod host_usage;
 pub mod imds;
 pub mod imds_said;
+pub mod kept_environment;
 #[cfg(feature = "lamp")]
 pub mod kept_file;
 #[cfg(feature = "aws")]
@@ -144,6 +148,8 @@ pub mod lambda_runtime;
 pub mod launch_turns;
 #[cfg(feature = "lamp")]
 pub mod local_cloud;
+#[cfg(feature = "lamp")]
+mod local_environment;
 pub mod local_files;
 pub mod local_folder;
 pub mod local_machine;
@@ -153,6 +159,8 @@ mod local_offer;
 pub mod local_power;
 #[cfg(feature = "lamp")]
 mod local_restart;
+pub mod local_work;
+pub mod login_environment;
 mod logins;
 mod network;
 pub mod notify;

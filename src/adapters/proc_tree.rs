@@ -36,7 +36,12 @@ pub struct Stat {
     pub parent: u32,
     pub state: char,
     pub start_ticks: u64,
+    /// It was forked and has executed no program since.
+    pub is_forked: bool,
 }
+
+/// `PF_FORKNOEXEC` among the kernel's flags of a process.
+const FORKED: u64 = 0x40;
 
 impl ProcessRef {
     /// The process that has this number now; `None` when there is none.
@@ -141,8 +146,9 @@ fn parse_stat(line: &str) -> Option<Stat> {
     let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let start_ticks = fields.nth(17)?.parse().ok()?;
-    Some(Stat { parent, state, start_ticks })
+    let flags: u64 = fields.nth(4)?.parse().ok()?;
+    let start_ticks = fields.nth(12)?.parse().ok()?;
+    Some(Stat { parent, state, start_ticks, is_forked: flags & FORKED != 0 })
 }
 
 fn walk(root: u32, children: impl Fn(u32) -> Vec<u32>) -> Vec<u32> {
@@ -258,8 +264,9 @@ mod tests {
     #[test]
     fn names_with_spaces_and_parentheses_are_read() {
         let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
-        assert_eq!(parse_stat(line), Some(Stat { parent: 7, state: 'S', start_ticks: 987_654 }));
+        assert_eq!(parse_stat(line), Some(Stat { parent: 7, state: 'S', start_ticks: 987_654, is_forked: false }));
         assert_eq!(parse_stat("42 (broken"), None);
+        assert!(parse_stat(&line.replace("4194560", "4194368")).is_some_and(|stat| stat.is_forked && stat.start_ticks == 987_654));
     }
 
     #[test]

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_command_comes_last_and_whole() {
-        let program = HolderProgram { exe: "/opt/lamp".into(), leading: vec!["agent".into()], machine_pid: None };
+        let program = HolderProgram { exe: "/opt/lamp".into(), leading: vec!["agent".into()], machine_pid: None, environment: None };
         let launch = Launch {
             name: "digits-222222-0001-1".into(),
             argv: vec![],

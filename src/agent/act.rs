@@ -32,6 +32,10 @@ const START_MAX: Duration = Duration::from_secs(120);
 /// ends with the machine.
 const KILLED_WITHIN: Duration = Duration::from_secs(60);
 
+/// Of the grace of a workload that handles SIGTERM, the end that its other processes have to end in order. Longer cuts the last save
+/// short; shorter kills what would have ended.
+const TREE_GRACE: Duration = Duration::from_secs(2);
+
 /// The answer of a workload in which no process has a handler for the signal that asks for a checkpoint.
 pub(super) const NOBODY: &str = "no process of the workload has a handler for the checkpoint signal";
 
@@ -172,10 +176,16 @@ impl Agent {
     pub(super) async fn stop_workload(&mut self, grace: Duration, ahead: Option<&Ahead>) {
         let Some(workload) = self.workload.take() else { return };
         if self.ended.is_none() {
-            if let Err(error) = workload.signal(Signal::Term) {
+            // Those that handle it first; their children and launchers when they are gone, or shortly before the grace is over.
+            if let Err(error) = workload.tell(Signal::Term) {
                 tracing::warn!("{error}");
             }
-            let ended = self.patiently(&*workload, grace, ahead).await;
+            let tail = TREE_GRACE.min(grace / 5);
+            let mut ended = self.patiently(&*workload, grace - tail, ahead).await;
+            if ended.is_none() && *self.news.signals.borrow() <= 1 {
+                workload.tell_rest();
+                ended = self.patiently(&*workload, tail, ahead).await;
+            }
             if let Some(ended) = ended {
                 self.observe(super::wake::Wake::Ended(ended)).await;
             }

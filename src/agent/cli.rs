@@ -24,6 +24,8 @@ pub enum Call {
     Holder {
         dir: PathBuf,
         machine_pid: Option<u32>,
+        /// What the command inherits, in a file.
+        environment: Option<PathBuf>,
     },
     /// Internal: the process that plays the machine on the local cloud.
     Machine {
@@ -152,16 +154,17 @@ fn boot(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
 
 fn holder(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
     use lexopt::prelude::*;
-    let (mut dir, mut machine_pid) = (None, None);
+    let (mut dir, mut machine_pid, mut environment) = (None, None, None);
     while let Some(arg) = parser.next()? {
         match arg {
             Long("machine-pid") => machine_pid = Some(parser.value()?.parse()?),
+            Long("environment") => environment = Some(PathBuf::from(parser.value()?)),
             Value(value) if dir.is_none() => dir = Some(PathBuf::from(value)),
             other => return Err(other.unexpected().into()),
         }
     }
     let dir = dir.ok_or_else(|| UsageError::Wrong("`holder` needs a folder".into()))?;
-    Ok(Call::Holder { dir, machine_pid })
+    Ok(Call::Holder { dir, machine_pid, environment })
 }
 
 fn alone(mut parser: lexopt::Parser, mut alone: Alone) -> Result<(Alone, bool), UsageError> {

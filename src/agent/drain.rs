@@ -141,8 +141,8 @@ impl Agent {
         if self.ended.is_some() {
             return None;
         }
-        // A signal that ends the workload goes to all of it, as when it is told to end.
-        let asked = if signal.asks() { workload.ask(signal) } else { workload.signal(signal).map(|()| 1) };
+        // A signal that ends the workload goes first to those that handle it, as when it is told to end.
+        let asked = if signal.asks() { workload.ask(signal) } else { workload.tell(signal) };
         if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
             self.journal.record(What::Asked { by: asked_by.to_owned(), signal, processes: *processes });
         }

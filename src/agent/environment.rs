@@ -1,7 +1,7 @@
 //! What the workload finds in its environment: `LAMP_*`, and the names that scripts written for other tools expect.
 //!
 //! Pure. The table is documented in docs/environment.md, and a test compares the two. The user's own `env` comes after
-//! the aliases and before `LAMP_*`: a script may be told another `RANK`, but not another `LAMP_JOB`.
+//! the aliases and before `LAMP_*`: a script may be told a `RANK`, but not another `LAMP_JOB`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -64,15 +64,11 @@ fn own(place: &Place<'_>) -> BTreeMap<String, String> {
     env
 }
 
-/// One machine, so rank 0 of 1 everywhere. `MASTER_PORT` is torch's own default.
+/// One machine, so node 0 of 1. The names by which a framework takes a process for one rank of many are not among them
+/// (`job::is_launchers`): the command is started once, by no launcher.
 fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
     let (job, one, zero, host) = (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
     let mut env = map([
-        ("RANK", zero.clone()),
-        ("WORLD_SIZE", one.clone()),
-        ("LOCAL_RANK", zero.clone()),
-        ("MASTER_ADDR", host.clone()),
-        ("MASTER_PORT", "29500".to_owned()),
         ("SKYPILOT_TASK_ID", job.clone()),
         ("SKYPILOT_NUM_NODES", one.clone()),
         ("SKYPILOT_NODE_RANK", zero.clone()),
@@ -144,7 +140,9 @@ mod tests {
         };
         let user = BTreeMap::from([("RANK".to_owned(), "3".to_owned()), ("LAMP_JOB".to_owned(), "other".to_owned())]);
         let env = environment(&place, &user);
-        assert_eq!(env["RANK"], "3");
+        assert_eq!(env["RANK"], "3", "the user's own word stays");
+        let said: Vec<String> = environment(&place, &BTreeMap::new()).into_keys().filter(|name| crate::job::is_launchers(name)).collect();
+        assert!(said.is_empty(), "no launcher started the command: {said:?}");
         assert_eq!(env["LAMP_JOB"], "digits-222222");
         assert_eq!(env["LAMP_RESUME_STEP"], "12");
         for unknown in ["LAMP_NUM_GPUS", "DSTACK_MPI_HOSTFILE"] {

@@ -202,7 +202,7 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
     if let Some(plan) = &attempt.plan {
         lines.push(Told { at: plan.created, word: "plan", text: plan.reasons.join("; ") });
     }
-    let mut starts = Starts { setup: setup.map(|script| format!("/bin/sh -ec {script}")), setups: 0, last_setup: None };
+    let mut starts = Starts { setup: setup.map(|script| format!("-ec {script}")), setups: 0, last_setup: None };
     for event in &attempt.events {
         if let Some((word, text)) = event_text(&event.what, &mut starts, all) {
             // What ended it is marked where it was said.
@@ -266,10 +266,11 @@ impl Starts {
     }
 
     fn text(&mut self, start: u32, command: &str) -> String {
-        if self.setup.as_deref() == Some(command) {
+        let setup = ["/bin/sh ", "/bin/bash "].iter().find_map(|shell| command.strip_prefix(shell));
+        if setup.is_some() && self.setup.as_deref() == setup {
             self.setups += 1;
             self.last_setup = Some(start);
-            let script = command.trim_start_matches("/bin/sh -ec ").trim_start_matches("set -e\n").lines().collect::<Vec<_>>().join("; ");
+            let script = setup.unwrap_or_default().trim_start_matches("-ec ").trim_start_matches("set -e\n").lines().collect::<Vec<_>>().join("; ");
             return format!("setup: {script}");
         }
         format!("start {}: {command}", start.saturating_sub(self.setups))

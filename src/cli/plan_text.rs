@@ -5,7 +5,7 @@ use std::fmt::Display;
 use super::plan_bid;
 use super::status::local_time;
 use crate::controller::Planned;
-use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec};
+use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec, image_contents};
 use crate::market::{Cloud, GpuRequirement, Market, Offer, Quota, Usd, UsdPerHour};
 use crate::policy::job_most::{JobMost, MostBy};
 use crate::policy::ranking::Ranked;
@@ -200,7 +200,8 @@ pub(super) fn machine_text(offer: &Offer, wanted: &GpuRequirement) -> Option<Str
 
 fn launch_text(launch: &LaunchRequest) -> String {
     let image = launch.image_name.as_ref().map_or_else(|| launch.image.clone(), |name| format!("{name} ({})", launch.image));
-    format!("boots {image} on an encrypted disk of {} GiB", launch.disk_gib)
+    let has = launch.image_name.as_deref().and_then(image_contents).map(|has| format!("; {has}"));
+    format!("boots {image} on an encrypted disk of {} GiB{}", launch.disk_gib, has.unwrap_or_default())
 }
 
 fn quota_text(quota: &Quota) -> String {

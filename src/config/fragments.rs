@@ -82,12 +82,13 @@ pub struct MachineFile {
     #[schemars(extend("default" = [], "examples" = [["us-east-2", "us-west-2"]]))]
     pub regions: Option<Vec<String>>,
     /// The machine image: `dlami` is AWS's deep learning base image on Ubuntu 22.04 (`dlami:ubuntu-24.04` and
-    /// `dlami:amazon-linux-2023` are the others); or an image id; or `ssm:` and the name of a parameter that holds one; or
+    /// `dlami:amazon-linux-2023` are the others), `dlami:pytorch` the one with PyTorch (`dlami:pytorch-2.7` names its release);
+    /// or an image id; or `ssm:` and the name of a parameter that holds one; or
     /// `name:` and a pattern with an owner, of which the newest is taken. Its architecture must be the machine's, its hours
     /// billed as those of plain Linux, and its root disk its only one.
     #[schemars(extend(
         "default" = "dlami",
-        "examples" = ["dlami:amazon-linux-2023", "ami-0123456789abcdef0", "ssm:/lamplighter/my-image", "name:my-image-*;owner=self"]
+        "examples" = ["dlami:pytorch", "dlami:amazon-linux-2023", "ami-0123456789abcdef0", "ssm:/lamplighter/my-image", "name:my-image-*;owner=self"]
     ))]
     pub image: Option<String>,
     /// The size of the disk; a fraction of a GiB is rounded up.

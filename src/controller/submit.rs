@@ -160,6 +160,10 @@ impl Controller {
     /// # Errors
     /// As [`Self::submit`].
     pub async fn make(&self, dir: &JobDir, spec: &ResolvedSpec) -> Result<(), SubmitError> {
+        // Before the job exists: a daemon may launch it at once.
+        if let Some(cloud) = self.clouds.get(&spec.spec.machine.cloud) {
+            cloud.submitted(spec);
+        }
         made(spec, insist(&*self.clock, || dir.create_spec(spec)).await)
     }
 }

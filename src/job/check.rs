@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::check_market::check_market;
 use super::check_script::check_script;
 use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
-use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec, WatchSpec};
+use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec, WatchSpec, is_launchers};
 use crate::market::{Cloud, Span};
 
 /// One problem in a spec.
@@ -126,6 +126,9 @@ fn check_command(spec: &Spec, found: &mut Vec<Finding>) {
             found.push(Finding::error(&format!("env.{name}"), "is not a name that an environment variable can have"));
         } else if name.starts_with("LAMP_") {
             found.push(Finding::warning(&format!("env.{name}"), "is set by the agent; the value of the agent wins"));
+        } else if is_launchers(name) {
+            let finding = Finding::warning(&format!("env.{name}"), "tells a framework that a launcher started the command, as one rank of several");
+            found.push(finding.hint("leave it out, unless the script asks for it; a launcher in `command`, as torchrun, sets its own"));
         }
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
-use crate::job::{JobId, LaunchRequest, MachineSpec, Plan, Refusal, Spec};
+use crate::job::{JobId, LaunchRequest, MachineSpec, Plan, Refusal, ResolvedSpec, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::NoCredentials;
 
@@ -86,6 +86,9 @@ pub trait Cloud: Send + Sync {
     async fn permitted(&self, _plan: &Plan) -> Result<(), CloudError> {
         Ok(())
     }
+
+    /// A job was submitted from this process. A cloud whose machines run here keeps what they will need of it.
+    fn submitted(&self, _spec: &ResolvedSpec) {}
 
     /// Launches the machine of a plan and gives its id. Idempotent by the plan's client token: the same plan again gives
     /// the same machine. [`CloudError::Mismatch`]: it was launched by another request, and is the plan's all the same.

@@ -102,9 +102,18 @@ pub trait Workload: Send + Sync {
     /// To the main process's group. A workload that is gone is success.
     fn signal(&self, signal: Signal) -> Result<(), WorkloadError>;
 
-    /// To those processes of the tree that have a handler for it, the topmost of each branch: a request, which ends nobody who
-    /// does not know it. Gives how many were asked; 0: nobody would understand.
+    /// To those processes of the tree that save, as far as their handlers tell: a request, which ends no process that does not know the
+    /// signal. Gives how many were asked; 0: no process would understand.
     fn ask(&self, signal: Signal) -> Result<u32, WorkloadError>;
+
+    /// A signal that ends, first to those processes that have a handler for it; the others stay until these are gone. Gives how many
+    /// these were; 0: none has a handler, and the whole group got the signal.
+    fn tell(&self, signal: Signal) -> Result<u32, WorkloadError> {
+        self.signal(signal).map(|()| 1)
+    }
+
+    /// SIGTERM to all the others of the tree: the time of those that were told is nearly over.
+    fn tell_rest(&self) {}
 
     /// SIGKILL to everything in the tree, also what forked away, until nothing is left.
     async fn kill_tree(&self) -> Result<(), WorkloadError>;

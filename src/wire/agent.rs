@@ -32,7 +32,7 @@ use crate::adapters::system_clock::SystemClock;
 use crate::adapters::terminals::Terminals;
 use crate::adapters::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::whole_machine::WholeMachine;
-use crate::adapters::{here, holder, local_machine, objects, signals};
+use crate::adapters::{here, holder, local_machine, local_work, login_environment, objects, signals};
 use crate::agent::alone;
 use crate::agent::boot::{self, BootPorts};
 use crate::agent::cli::{self, Alone, BootSource, Call, Then};
@@ -57,7 +57,7 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
             print(concat!("lamp-agent ", env!("CARGO_PKG_VERSION"), "\n"));
             ExitCode::SUCCESS
         }
-        Ok(Call::Holder { dir, machine_pid }) => code(holder::main(&dir, machine_pid)),
+        Ok(Call::Holder { dir, machine_pid, environment }) => code(holder::main(&dir, machine_pid, environment.as_deref())),
         Ok(Call::Machine { dir }) => local_machine::main(&dir),
         Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
         Ok(Call::Boot(BootSource::Machine(then))) => in_runtime("info", boot_machine(then, leading)),
@@ -141,7 +141,8 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     let machine = folder.machine().map_err(|error| format!("cannot read who the machine is: {error}"))?;
     let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
     let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
-    let folders = boot::folders(&dir, &here::cache_folder());
+    let work = local_work::claim(&folder, &record).map_err(|error| format!("cannot make the work folder: {error}"))?;
+    let folders = Folders { work, ..boot::folders(&dir, &here::cache_folder()) };
     let (store, own_network) = counted(job_root(&record).await.map_err(|error| with_causes(&error))?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
@@ -152,7 +153,8 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
+    let program =
+        HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid), environment: folder.environment(&record) };
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
 }
 
@@ -205,10 +207,13 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
     // A switch of ours stands only behind a machine that is ours to put out.
     let is_ours = then == Then::Poweroff;
-    let on_box = OnBox { deadline_file: is_ours.then(|| PathBuf::from(DEADLINE)), own_machine: is_ours && !here::is_container(), meter };
+    let own_machine = is_ours && !here::is_container();
+    let on_box = OnBox { deadline_file: is_ours.then(|| PathBuf::from(DEADLINE)), own_machine, meter };
+    // What a person finds who logs in there.
+    let environment = if is_ours { login_environment::kept(&here::state_folder()).await } else { None };
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), is_ours, own_network, on_box).await
 }
 
@@ -266,7 +271,7 @@ fn power(then: Then) -> Arc<dyn Power> {
 }
 
 async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
-    let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment: None };
     // In a process group: the output is echoed to our own terminal.
     let workloads: Arc<dyn Workloads> = Arc::from(child_workload::workloads(program, Home::ProcessGroup));
     stand_alone(call, workloads).await

@@ -67,6 +67,7 @@ async fn an_image_is_found_by_any_of_its_names() {
         ("dlami", &x86, "ami-0d15ea5e000000022", "/dev/sda1"),
         ("dlami", &arm, "ami-0d15ea5e0000000a4", "/dev/sda1"),
         ("dlami:ubuntu-24.04", &x86, "ami-0d15ea5e000000024", "/dev/sda1"),
+        ("dlami:pytorch", &x86, "ami-0d15ea5e000000210", "/dev/sda1"),
         ("dlami:amazon-linux-2023", &x86, "ami-0d15ea5e000002023", "/dev/xvda"),
         ("ami-0d15ea5e000000024", &x86, "ami-0d15ea5e000000024", "/dev/sda1"),
         ("ssm:/my/image", &x86, "ami-0d15ea5e000002023", "/dev/xvda"),

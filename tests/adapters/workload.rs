@@ -42,7 +42,7 @@ impl Bench {
             log_bytes_max: 64 << 20,
             echo: false,
         };
-        let program = HolderProgram { exe: env!("CARGO_BIN_EXE_lamp-agent").into(), leading: vec![], machine_pid: None };
+        let program = HolderProgram { exe: env!("CARGO_BIN_EXE_lamp-agent").into(), leading: vec![], machine_pid: None, environment: None };
         Bench { folder, launch, program }
     }
 

@@ -160,3 +160,18 @@ async fn what_outlives_a_command_for_a_moment_only_is_not_left_behind() {
         assert_eq!((ended.orphans, ended.behind), (1, behind), "{script}");
     }
 }
+
+#[tokio::test]
+async fn a_kept_environment_is_what_the_command_inherits() {
+    let mut bench = Bench::of(&["env"]);
+    let file = bench.folder.path().join("environment");
+    fs::write(&file, "KEPT=as it was\0LOCAL_RANK=3\0SLURM_PROCID=1\0").expect("written");
+    bench.program.environment = Some(file);
+    bench.launch.env.insert("RANK".into(), "7".into());
+    soon("it ends", bench.start().await.ended()).await;
+    let output = String::from_utf8(bench.output()).expect("text");
+    let has = |line: &str| output.lines().any(|found| found == line);
+    assert!(has("KEPT=as it was") && has("RANK=7"), "{output}");
+    assert!(!output.contains("CARGO_MANIFEST_DIR"), "nothing of whoever drives the job: {output}");
+    assert!(!output.contains("LOCAL_RANK") && !output.contains("SLURM_"), "no launcher started it: {output}");
+}

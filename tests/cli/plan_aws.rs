@@ -62,7 +62,7 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
         "quota \"All G and VT Spot Instance Requests\" in us-east-1: 64 of 64 vCPUs are free\n",
         "it has 1 x A10G of 22 GiB and 4 vCPUs\n",
         "boots Deep Learning Base OSS Nvidia Driver GPU AMI",
-        "on an encrypted disk of 100 GiB\n",
+        "on an encrypted disk of 100 GiB; it has NVIDIA's driver and CUDA, and no PyTorch: `setup` installs it",
         "if there is none: g5.xlarge in us-east-1a, spot, $0.40/h\nthen: g5.xlarge in us-east-1c, spot, $0.55/h\n",
         // As it does: tests/controller/market.rs, `without_a_deadline_it_waits_for_spot`.
         "without a spot machine it waits; with `--deadline`, or where interruptions make spot the dearer one: g5.xlarge in us-east-1a, on-demand, $1.01/h\n",

@@ -40,6 +40,7 @@ const UBUNTU_22: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22
 const UBUNTU_24: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20260601";
 const AMAZON: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20260601";
 const ARM: &str = "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260601";
+const PYTORCH: &str = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.10 (Ubuntu 24.04) 20260601";
 const OLD: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20250301";
 
 /// Amazon's own small image, and the parameter that names it.
@@ -67,6 +68,7 @@ const IMAGES: &[Image] = &[
     image("ami-0d15ea5e000000024", UBUNTU_24, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-24.04"),
     image("ami-0d15ea5e000002023", AMAZON, "x86_64", "/dev/xvda", "base-oss-nvidia-driver-gpu-amazon-linux-2023"),
     image("ami-0d15ea5e0000000a4", ARM, "arm64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-22.04"),
+    image("ami-0d15ea5e000000210", PYTORCH, "x86_64", "/dev/sda1", "oss-nvidia-driver-gpu-pytorch-2.10-ubuntu-24.04"),
     Image { created: "2025-03-01T09:00:00.000Z", ..image("ami-0d15ea5e000000021", OLD, "x86_64", "/dev/sda1", "") },
 ];
 

@@ -1,0 +1,43 @@
+//! What the commands of a job of this workstation inherit: kept when the job is submitted, the same in every attempt.
+//!
+//! A local machine is started by whoever drives the job then: an attached `lamp run`, a daemon with the environment of its service. What
+//! must never live here: what is kept of an environment (`kept_environment`).
+
+#![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock and a disk")]
+
+use std::fs;
+use std::io;
+use std::time::SystemTime;
+
+use super::kept_environment;
+use super::local_cloud::{KEEP_ENDED, LocalCloud};
+use super::local_folder::{ENVIRONMENTS, environment_of};
+use crate::instance::Tags;
+use crate::job::JobId;
+
+impl LocalCloud {
+    /// Keeps what the commands of a job inherit. Without it they find what their agent has.
+    pub(super) fn keep_environment(&self, job: &JobId) {
+        let file = environment_of(&self.machines, job);
+        if let Err(error) = kept_environment::keep(&file) {
+            tracing::warn!("the environment of job `{job}` is not kept in {}: {error}", file.display());
+        }
+    }
+
+    /// Environments may hold secrets: they go with the last machine of their job.
+    pub(super) fn forget_environments(&self) -> io::Result<()> {
+        let mut needed = Vec::new();
+        for name in self.instances()? {
+            let folder = self.folder(&name);
+            let job = folder.instance().ok().and_then(|record| Tags::from_map(&record.tags).ok()).map(|tags| tags.job);
+            needed.extend(job.map(|job| environment_of(&self.machines, &job)));
+        }
+        for entry in fs::read_dir(self.machines.join(ENVIRONMENTS))?.flatten() {
+            let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|kept| SystemTime::now().duration_since(kept).ok());
+            if age.is_some_and(|age| age > KEEP_ENDED) && !needed.contains(&entry.path()) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
