@@ -66,6 +66,9 @@ mod iam;
 mod init;
 #[cfg(feature = "aws")]
 mod init_aws;
+mod init_python;
+mod init_saves;
+mod init_starter;
 mod job_root;
 mod kept;
 mod live;
