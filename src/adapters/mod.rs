@@ -148,6 +148,8 @@ pub mod local_metadata;
 mod local_offer;
 pub mod local_power;
 #[cfg(feature = "lamp")]
+pub mod local_reads;
+#[cfg(feature = "lamp")]
 mod local_restart;
 mod logins;
 mod network;
