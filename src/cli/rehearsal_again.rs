@@ -1,7 +1,7 @@
 //! Whether the script itself went on in the second attempt: a checkpoint that nobody loads is worth nothing.
 //!
 //! ```text
-//!   steps in the names of what both saved ── else its own word ── else a bar in its log ── else what it read, and how it fared
+//!   steps in the names of what both saved ── else its own word ── else numbers in those names ── else what it read, and how it fared
 //! ```
 //! Pure. What is proved is said, and what is not as well.
 
@@ -14,13 +14,17 @@ use crate::jobdir::What;
 pub struct Again {
     /// The first step that it said of itself.
     pub step: Option<f64>,
-    /// It said so in the file of LAMP_PROGRESS or in a line that `watch.log_pattern` names. Else it is a bar in the log, which may count
-    /// from 0 in each epoch.
+    /// It said so in the file of LAMP_PROGRESS, or in a line that `watch.log_pattern` names. Else it is a bar in the log, which may
+    /// count from 0 in each epoch.
     pub is_told: bool,
+    /// It said so in the file of LAMP_PROGRESS. A line of the log may count what this attempt alone has done.
+    pub is_reported: bool,
     /// The step that the files of its checkpoint are named by.
     pub from: Option<f64>,
     /// Its first own save, and the step that its new files are named by.
     pub saved: Option<(CheckpointNo, Option<f64>)>,
+    /// A name in its first own save that goes on a row of its checkpoint's, or begins it again: both names, and whether it goes on.
+    pub row: Option<(String, String, bool)>,
     /// How many files of the checkpoint it read, of how many. `None`: the file system does not tell.
     pub read: Option<(usize, usize)>,
     /// How its script ended: in order or not, and in words.
@@ -43,7 +47,20 @@ pub(super) fn went_on(evidence: &Evidence) -> Option<Check> {
         What::Resumed { checkpoint } => Some(checkpoint.step),
         _ => None,
     })?;
-    Some(by_saves(&evidence.again).or_else(|| by_steps(evidence, told)).unwrap_or_else(|| without_steps(&evidence.again)))
+    let again = &evidence.again;
+    let reported = || if again.is_reported { by_steps(evidence, told) } else { None };
+    let judged = by_saves(again).or_else(reported).or_else(|| by_row(again)).or_else(|| by_steps(evidence, told));
+    Some(judged.unwrap_or_else(|| without_steps(again)))
+}
+
+/// `model_60` after `model_40`: what the number counts does not matter.
+fn by_row(again: &Again) -> Option<Check> {
+    let (before, own, goes_on) = again.row.as_ref()?;
+    Some(if *goes_on {
+        good("went_on", format!("the script went on: its own first save is `{own}`, after `{before}` of its checkpoint"))
+    } else {
+        bad("went_on", format!("the script began again: its own first save is `{own}`, though its checkpoint has `{before}`"), LOAD)
+    })
 }
 
 /// What it saved first says where it went on.
@@ -120,6 +137,20 @@ mod tests {
         assert!(!passed && said.contains("its own first save is of step 50"), "{said}");
         // A bar that counts from 0 in each epoch changes nothing of it.
         assert!(judged(Some(150.0), Again { step: Some(3.0), ..saved(200.0) }).0);
+    }
+
+    #[test]
+    fn numbered_names_say_it_where_the_log_counts_from_the_start() {
+        let row = |goes_on| Again {
+            step: Some(0.0),
+            is_told: true,
+            row: Some(("model_40.ubj".into(), "model_50.ubj".into(), goes_on)),
+            ..Again::default()
+        };
+        assert!(judged(Some(38.0), row(true)).0);
+        assert!(!judged(Some(38.0), row(false)).0);
+        let (passed, said) = judged(Some(38.0), Again { is_reported: true, ..row(true) });
+        assert!(!passed && said.contains("began again at step 0"), "its own report goes before: {said}");
     }
 
     #[test]

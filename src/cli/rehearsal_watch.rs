@@ -44,21 +44,23 @@ impl Stage<'_> {
 
     fn is_known(&self, evidence: &Evidence) -> bool {
         let again = &evidence.again;
-        let is_told = again.step.is_some() && again.is_told;
-        let is_past = again.ran_secs >= if self.tells_steps() { TOLD_WITHIN_SECS } else { PAST_ITS_START_SECS };
+        // A line of the log that counts from the start again may count this attempt alone: then its first save decides.
+        let told = evidence.second.iter().find_map(|event| match &event.what {
+            What::Resumed { checkpoint } => checkpoint.step,
+            _ => None,
+        });
+        let is_told = again.is_told && again.step.is_some_and(|step| again.is_reported || told.is_some_and(|told| step >= told));
+        let is_past = again.ran_secs >= if self.log_pattern { TOLD_WITHIN_SECS } else { PAST_ITS_START_SECS };
         let has_read = again.read.is_some_and(|(read, _)| read > 0);
-        let saved = again.saved.as_ref().is_some_and(|(_, step)| step.is_some() && again.from.is_some() || again.read.is_some());
-        is_told || again.ended.is_some() || has_read && is_past || saved && !(self.tells_steps() && !is_past)
-    }
-
-    /// Whether the script says its step, as far as the job knows.
-    fn tells_steps(&self) -> bool {
-        self.log_pattern
+        let by_names = again.row.is_some() || again.saved.as_ref().is_some_and(|(_, step)| step.is_some()) && again.from.is_some();
+        let by_fate = again.saved.is_some() && again.read.is_some() && (is_past || !self.log_pattern);
+        is_told || again.ended.is_some() || by_names || by_fate || has_read && is_past && again.step.is_none()
     }
 
     async fn look_at_steps(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
         if let Some((first, _)) = self.steps(attempt).await? {
-            (evidence.again.step, evidence.again.is_told) = (Some(first), true);
+            let again = &mut evidence.again;
+            (again.step, again.is_told, again.is_reported) = (Some(first), true, true);
         } else if evidence.again.step.is_none() {
             // Steps that come from the log are only in the heartbeat.
             let progress = self.dir.status(attempt).await?.and_then(|status| status.progress);
@@ -80,8 +82,9 @@ impl Stage<'_> {
         let Some(before) = self.dir.manifest(resumed).await? else { return Ok(()) };
         evidence.again.from = step_of(&before, None);
         if let Some(number) = own {
-            let step = self.dir.manifest(number).await?.and_then(|own| step_of(&own, Some(&before)));
-            evidence.again.saved = Some((number, step));
+            let own = self.dir.manifest(number).await?;
+            evidence.again.saved = Some((number, own.as_ref().and_then(|own| step_of(own, Some(&before)))));
+            evidence.again.row = own.and_then(|own| row(&before, &own));
         }
         Ok(())
     }
@@ -132,9 +135,43 @@ fn resumed(events: &[Event]) -> Option<CheckpointNo> {
 
 /// The step that a checkpoint's files are named by; of those alone that another does not hold in the same way.
 fn step_of(manifest: &Manifest, less: Option<&Manifest>) -> Option<f64> {
-    let is_old = |path: &str, sha256: &str| less.is_some_and(|less| less.files.iter().any(|file| file.path == path && file.sha256 == sha256));
-    let new = manifest.files.iter().filter(|file| !is_old(&file.path, &file.sha256));
-    checkpoint_step(new.map(|file| file.path.as_str()), &[])
+    checkpoint_step(new_files(manifest, less), &[])
+}
+
+fn new_files<'a>(manifest: &'a Manifest, less: Option<&'a Manifest>) -> impl Iterator<Item = &'a str> {
+    let is_old = move |path: &str, sha256: &str| less.is_some_and(|less| less.files.iter().any(|file| file.path == path && file.sha256 == sha256));
+    manifest.files.iter().filter(move |file| !is_old(&file.path, &file.sha256)).map(|file| file.path.as_str())
+}
+
+/// Names whose number is that of a run: each attempt has a new one.
+const RUNS: [&str; 6] = ["version", "run", "exp", "train", "trial", "events"];
+
+/// The name that stands for a path in a row of checkpoints, with its number replaced, and the number: of `model_40.ubj`, or of the folder
+/// `checkpoint_3` above a file. A name with two numbers may count anything.
+fn places(path: &str) -> impl Iterator<Item = (String, u64, &str)> {
+    path.split('/').filter_map(|name| {
+        let begin = name.find(|letter: char| letter.is_ascii_digit())?;
+        let digits = name[begin..].bytes().take_while(u8::is_ascii_digit).count();
+        let rest = &name[begin + digits..];
+        let is_one = !rest.contains(|letter: char| letter.is_ascii_digit()) && !RUNS.iter().any(|run| name.starts_with(run));
+        let number = name[begin..begin + digits].parse().ok().filter(|_| is_one && digits <= 12)?;
+        Some((format!("{}#{rest}", &name[..begin]), number, name))
+    })
+}
+
+/// Two names of one row: the last in the checkpoint that an attempt began from, and one that it saved itself, and whether that comes later.
+fn row(before: &Manifest, own: &Manifest) -> Option<(String, String, bool)> {
+    let mut last: BTreeMap<String, (u64, &str)> = BTreeMap::new();
+    for (shape, number, name) in before.files.iter().flat_map(|file| places(&file.path)) {
+        let known = last.entry(shape).or_insert((number, name));
+        *known = (*known).max((number, name));
+    }
+    let others = new_files(own, Some(before)).flat_map(places).filter_map(|(shape, number, name)| {
+        let (known, before) = last.get(&shape)?;
+        (number != *known).then(|| ((*before).to_owned(), name.to_owned(), number > *known))
+    });
+    // What was written again at the front of a row, while its end goes on, is no new beginning.
+    others.max_by_key(|(_, _, later)| *later)
 }
 
 #[cfg(test)]
@@ -142,9 +179,8 @@ mod tests {
     use super::*;
     use crate::job::{CheckpointFile, RECORD_FORMAT};
 
-    #[test]
-    fn the_step_of_a_save_is_that_of_its_new_files() {
-        let manifest = |files: &[(&str, &str)]| Manifest {
+    fn manifest(files: &[(&str, &str)]) -> Manifest {
+        Manifest {
             format: RECORD_FORMAT,
             number: CheckpointNo::FIRST,
             attempt: AttemptNo::FIRST,
@@ -159,7 +195,24 @@ mod tests {
             marks: None,
             silent_secs: None,
             asked_by: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_row_of_names_says_whether_a_script_went_on() {
+        let goes_on = |before: &[(&str, &str)], own: &[(&str, &str)]| row(&manifest(before), &manifest(own)).map(|(_, _, goes_on)| goes_on);
+        let models = [("model_10.ubj", "a"), ("model_20.ubj", "b")];
+        assert_eq!(goes_on(&models, &[models[0], models[1], ("model_30.ubj", "c")]), Some(true));
+        assert_eq!(goes_on(&models, &[("model_10.ubj", "d"), models[1]]), Some(false));
+        let saves = [("checkpoint_2/random_states_0.pkl", "a"), ("checkpoint_2/model.safetensors", "b")];
+        assert_eq!(goes_on(&saves, &[saves[0], saves[1], ("checkpoint_3/random_states_0.pkl", "c")]), Some(true));
+        assert_eq!(goes_on(&saves, &[saves[0], saves[1], ("checkpoint_0/random_states_0.pkl", "c")]), Some(false));
+        assert_eq!(goes_on(&[("version_0/last.ckpt", "a")], &[("version_0/last.ckpt", "a"), ("version_1/last.ckpt", "b")]), None);
+        assert_eq!(goes_on(&[("checkpoint.pt", "a")], &[("checkpoint.pt", "b")]), None);
+    }
+
+    #[test]
+    fn the_step_of_a_save_is_that_of_its_new_files() {
         let first = manifest(&[("checkpoint-100/trainer_state.json", "a"), ("checkpoint-150/trainer_state.json", "b")]);
         let second = manifest(&[("checkpoint-150/trainer_state.json", "b"), ("checkpoint-50/trainer_state.json", "c")]);
         assert_eq!((step_of(&first, None), step_of(&second, Some(&first))), (Some(150.0), Some(50.0)));
