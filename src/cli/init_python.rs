@@ -219,7 +219,7 @@ impl Script {
     /// The texts that are printed, as they stand in the script.
     pub fn printed(&self) -> Vec<String> {
         let calls = ["print", "info", "log"].iter().flat_map(|name| self.calls(name));
-        calls.filter_map(|call| call.positional.first().map(|first| (*first).to_owned())).collect()
+        calls.map(|call| call.positional.join(", ")).filter(|text| !text.is_empty()).collect()
     }
 }
 

@@ -216,7 +216,8 @@ impl Saves {
     fn find_outputs(&mut self, script: &Script, saved: &[String]) {
         let below = |path: &String| self.folder.as_ref().is_some_and(|folder| path == folder || path.starts_with(&format!("{folder}/")));
         let others = saved.iter().filter(|path| !below(path) && !self.links.contains(path));
-        self.outputs = others.map(|path| path.replace(UNKNOWN, "*")).collect();
+        // What begins with a part that only a run knows may be anything.
+        self.outputs = others.map(|path| path.replace(UNKNOWN, "*")).filter(|path| !path.starts_with('*')).collect();
         if self.is("Hugging Face Trainer") && (script.has(".save_model()") || script.has("trainer.save_model(")) && let Some(folder) = &self.folder {
             self.outputs.push(format!("{folder}/*.*"));
         }
@@ -266,9 +267,9 @@ fn loaded(script: &Script) -> Vec<String> {
     paths
 }
 
-/// A word with an ending or a folder; `"wb"` is none.
+/// How a file is opened is no path.
 fn is_path(path: &str) -> bool {
-    path.contains(['/', '.']) || path.contains(UNKNOWN) || path.len() > 3
+    !["w", "wb", "a", "ab", "r", "rb", "x", "xb"].contains(&path)
 }
 
 /// A path below the workdir, without `.`; `None`: it leads out of it.
