@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use super::printer::shell_word;
-use super::{Context, ExitCode, Fault, Format};
 use super::init_python::Script;
 use super::init_saves::{self, Saves};
 use super::init_starter::starter;
+use super::printer::shell_word;
+use super::{Context, ExitCode, Fault, Format};
 use crate::config::{self, CommandWord, JOB_FILE, JobFile};
 use crate::job::Command;
 

@@ -382,7 +382,9 @@ with open(FOLDER + "/state.pkl", "wb") as sink:
 
     #[test]
     fn calls_in_comments_and_texts_are_none() {
-        let script = Script::new("\"\"\"\ntorch.save(x, 'doc.pt')\n\"\"\"\n# torch.save(x, 'no.pt')\ns = \"save(1)\"\ntorch.save(\n    {'a': [1, 2]},\n    'yes.pt',\n)\n");
+        let script = Script::new(
+            "\"\"\"\ntorch.save(x, 'doc.pt')\n\"\"\"\n# torch.save(x, 'no.pt')\ns = \"save(1)\"\ntorch.save(\n    {'a': [1, 2]},\n    'yes.pt',\n)\n",
+        );
         let calls = script.calls("save");
         assert_eq!(calls.len(), 1);
         assert_eq!(calls[0].positional, ["{'a': [1, 2]}", "'yes.pt'"]);

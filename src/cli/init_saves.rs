@@ -5,9 +5,9 @@
 //! ```
 //! Pure. What is not certain has a `doubt`, which the job file says in a comment.
 
-use regex::Regex;
 use serde::Serialize;
 
+use super::init_progress::progress;
 use super::init_python::{Script, UNKNOWN};
 
 /// What the text of a script says.
@@ -137,7 +137,9 @@ impl Saves {
         if let Some(path) = saved.iter().find(|path| is_usual(path) || path.contains(UNKNOWN)) {
             self.by_path(path, "it is saved there");
             self.doubt = Some("no line was found that loads it again: without one, an interrupted job begins anew".to_owned());
-        } else if let Some(name) = USUAL.iter().find(|name| ['"', '\''].iter().any(|q| script.has(&format!("{q}{name}{q}")) || script.has(&format!("{q}{name}/")))) {
+        } else if let Some(name) =
+            USUAL.iter().find(|name| ['"', '\''].iter().any(|q| script.has(&format!("{q}{name}{q}")) || script.has(&format!("{q}{name}/"))))
+        {
             self.at(name, "the script has this name in it");
             self.doubt = Some("no call that saves was recognised".to_owned());
         }
@@ -217,11 +219,16 @@ impl Saves {
         let below = |path: &String| self.folder.as_ref().is_some_and(|folder| path == folder || path.starts_with(&format!("{folder}/")));
         let others = saved.iter().filter(|path| !below(path) && !self.links.contains(path));
         // What begins with a part that only a run knows may be anything.
-        self.outputs = others.map(|path| path.replace(UNKNOWN, "*")).filter(|path| !path.starts_with('*')).collect();
-        if self.is("Hugging Face Trainer") && (script.has(".save_model()") || script.has("trainer.save_model(")) && let Some(folder) = &self.folder {
+        self.outputs = others.map(|path| path.replace(UNKNOWN, "*")).filter(|path| !path.starts_with('*')).chain(self.links.clone()).collect();
+        if self.is("Hugging Face Trainer")
+            && (script.has(".save_model()") || script.has("trainer.save_model("))
+            && let Some(folder) = &self.folder
+        {
             self.outputs.push(format!("{folder}/*.*"));
         }
-        if self.is("Ultralytics") && let Some(folder) = &self.folder {
+        if self.is("Ultralytics")
+            && let Some(folder) = &self.folder
+        {
             self.outputs.push(format!("{folder}/**/best.pt"));
         }
         self.outputs.dedup();
@@ -295,31 +302,6 @@ fn is_same_place(loaded: &str, saved: &str) -> bool {
     above(loaded) || folder_of(loaded).is_some_and(|folder| folder != loaded && loaded.contains(['*', '{']) && above(&folder))
 }
 
-/// How the log says how far it is: as a framework prints it, or as the script does.
-fn progress(script: &Script, framework: Option<&str>) -> Option<String> {
-    match framework {
-        // Their bars and state files are read as they are.
-        Some("Hugging Face Trainer" | "Lightning" | "Ultralytics") => return None,
-        Some("XGBoost") if !script.calls("train").is_empty() && script.has("evals") => return Some(r"^\[(\d+)\]".to_owned()),
-        Some("Keras") if !script.calls("fit").is_empty() => return Some(r"^Epoch (\d+)/\d+".to_owned()),
-        _ => {}
-    }
-    let word = Regex::new(r#"(?i)\b((?:global[_ ])?step|iteration|iter|epoch|round)(["']?[ :=#\[]{0,3})(?:\{[^{}]*\}|%d|["'], )"#).expect("tried by the tests");
-    let mut found: Vec<(usize, String)> = Vec::new();
-    for text in script.printed() {
-        for part in word.captures_iter(&text) {
-            let (name, between) = (&part[1], &part[2]);
-            // What a script says once, of where it resumed, is not how far it is.
-            let once = Regex::new(r"(?i)resum|restor|load|from scratch|saved").expect("three words").is_match(&text);
-            let rank = ["step", "iter", "epoch", "round"].iter().position(|word| name.to_ascii_lowercase().contains(word)).unwrap_or(9);
-            let rank = if once { rank + 10 } else { rank };
-            let between = if part[0].ends_with(", ") { " ".to_owned() } else { regex::escape(between) };
-            found.push((rank, format!(r"{}{}(\d+)", regex::escape(name), between)));
-        }
-    }
-    found.into_iter().filter(|(rank, _)| *rank < 10).min_by_key(|(rank, _)| *rank).map(|(_, pattern)| pattern)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,7 +312,9 @@ mod tests {
 
     #[test]
     fn what_is_loaded_again_is_the_checkpoint_and_the_rest_an_output() {
-        let saves = of("import torch\np = os.path.join('ckpts', 'last.pt')\nif os.path.exists(p): torch.load(p)\ntorch.save(a, p)\ntorch.save(m, 'model.pt')\n");
+        let saves = of(
+            "import torch\np = os.path.join('ckpts', 'last.pt')\nif os.path.exists(p): torch.load(p)\ntorch.save(a, p)\ntorch.save(m, 'model.pt')\n",
+        );
         assert_eq!((saves.folder.as_deref(), saves.outputs), (Some("ckpts"), vec!["model.pt".to_owned()]));
         assert_eq!(saves.doubt, None);
         let never = of("import torch\ntorch.save(a, f'out/ckpt_{e}.pt')\n");
@@ -374,24 +358,9 @@ mod tests {
 
     #[test]
     fn an_option_without_a_default_is_put_into_the_command() {
-        let saves = of("from transformers import TrainingArguments\np.add_argument('--output_dir', required=True)\nTrainingArguments(output_dir=args.output_dir)\n");
+        let saves = of(
+            "from transformers import TrainingArguments\np.add_argument('--output_dir', required=True)\nTrainingArguments(output_dir=args.output_dir)\n",
+        );
         assert_eq!((saves.folder.as_deref(), saves.arguments), (Some("checkpoints"), vec!["--output_dir".to_owned(), "checkpoints".to_owned()]));
-    }
-
-    #[test]
-    fn what_a_script_prints_is_its_progress() {
-        for (script, pattern) in [
-            ("print(f'epoch {epoch + 1}/{n} loss {x:.4f}')", Some(r"epoch (\d+)")),
-            ("print(f'resumed at epoch {e}')\nprint(f'Epoch: {epoch} loss')", Some(r"Epoch: (\d+)")),
-            ("print(f'epoch {e} step {s}')", Some(r"step (\d+)")),
-            ("print({'step': step, 'loss': x})", None),
-            ("print('step %d' % s)", Some(r"step (\d+)")),
-            ("print('step', step, loss)", Some(r"step (\d+)")),
-            ("print(f'[RANK{r}] Epoch {e} | x')", Some(r"Epoch (\d+)")),
-            ("logger.info(f'step={step}, loss={x}')", Some(r"step=(\d+)")),
-            ("print('done')", None),
-        ] {
-            assert_eq!(of(script).log_pattern.as_deref(), pattern, "{script}");
-        }
     }
 }

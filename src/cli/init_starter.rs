@@ -42,7 +42,8 @@ pub fn starter(found: &Found, folder: &Path) -> String {
     );
     text.push_str(&match &found.saves.log_pattern {
         Some(pattern) => format!("log_pattern = {}   # how far it is, from a line that it prints\n", quoted(pattern)),
-        None => "# log_pattern = \"step (\\\\d+)\" # how far it is, from its own lines; or it appends {\"step\": N} to the file LAMP_PROGRESS\n".to_owned(),
+        None => "# log_pattern = \"step (\\\\d+)\" # how far it is, from its own lines; or it appends {\"step\": N} to the file LAMP_PROGRESS\n"
+            .to_owned(),
     });
     text.push_str(
         "\n[limits]\nmax_runtime = \"12h\"        # of one attempt\n# budget = \"$5\"            # over all attempts\n\n\
@@ -100,7 +101,9 @@ fn what_runs(found: &Found) -> String {
     }
     let mut setup = Vec::new();
     if let Some(install) = install {
-        setup.extend(["venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME", r#"test -x "$venv/bin/pip" || python3 -m venv "$venv""#, install].map(str::to_owned));
+        setup.extend(
+            ["venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME", r#"test -x "$venv/bin/pip" || python3 -m venv "$venv""#, install].map(str::to_owned),
+        );
         setup.push(r#"ln -sfn "$venv" .venv"#.to_owned());
     }
     if let (Some(folder), [_, ..]) = (&found.checkpoints, &found.saves.links[..]) {
@@ -110,10 +113,7 @@ fn what_runs(found: &Found) -> String {
     if !setup.is_empty() {
         let kept = if install.is_some() { " The environment is kept on the machine for the next one." } else { "" };
         let lines: Vec<String> = setup.iter().map(|line| format!("    {},\n", quoted(line))).collect();
-        text.push_str(&format!(
-            "\n# Runs once per attempt, before the command; each line must succeed.{kept}\nsetup = [\n{}]\n",
-            lines.concat()
-        ));
+        text.push_str(&format!("\n# Runs once per attempt, before the command; each line must succeed.{kept}\nsetup = [\n{}]\n", lines.concat()));
     }
     text
 }

@@ -34,10 +34,6 @@ pub(super) fn kept_before((event, checkpoint): (&Event, &CheckpointSummary), unt
     let age = secs(event.at, until).max(0.0);
     good(
         "saved",
-        format!(
-            "checkpoint {}{step} was complete {age:.1} s before {what}: that much of the work is done again",
-            checkpoint.number.number()
-        ),
+        format!("checkpoint {}{step} was complete {age:.1} s before {what}: that much of the work is done again", checkpoint.number.number()),
     )
 }
-

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::rehearsal::Evidence;
 use super::rehearsal_again::PAST_ITS_START_SECS;
 use super::rehearse::Stage;
-use crate::job::{AttemptNo, CheckpointNo, Manifest, checkpoint_step};
+use crate::job::{AttemptNo, AttemptPhase, CheckpointNo, ExitStatus, Manifest, checkpoint_step};
 use crate::jobdir::{Event, JobDirError, What};
 use crate::wire::FileRead;
 
@@ -90,15 +90,12 @@ impl Stage<'_> {
     }
 
     async fn look_at_end(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
-        let Some(started) = started(&evidence.second) else { return Ok(()) };
-        let ended = evidence.second.iter().find_map(|event| match &event.what {
-            What::WorkloadEnded { exit, .. } => Some((event.at, *exit)),
-            _ => None,
-        });
+        let Some((started, ended)) = script(&evidence.second) else { return Ok(()) };
         let now = ended.map_or_else(|| self.context.clock.now(), |(at, _)| at);
         evidence.again.ran_secs = now.duration_since(started).as_secs_f64();
         let is_over = ended.is_some() || self.over(attempt).await?;
-        evidence.again.ended = is_over.then(|| ended.map_or((false, "its machine is gone".into()), |(_, exit)| (exit.is_in_order(), exit.to_string())));
+        evidence.again.ended =
+            is_over.then(|| ended.map_or((false, "its machine is gone".into()), |(_, exit)| (exit.is_in_order(), exit.to_string())));
         Ok(())
     }
 
@@ -122,8 +119,24 @@ impl Stage<'_> {
     }
 }
 
+/// When the script was started last, and how it ended. What ran before the attempt's phase was `running` was its setup.
+fn script(events: &[Event]) -> Option<(Timestamp, Option<(Timestamp, ExitStatus)>)> {
+    let running = events.iter().position(|event| matches!(event.what, What::Phase { phase: AttemptPhase::Running }))?;
+    let starts = events.iter().enumerate().filter_map(|(at, event)| match &event.what {
+        What::WorkloadStarted { start, .. } => Some((at, *start, event.at)),
+        _ => None,
+    });
+    let (before, after): (Vec<_>, Vec<_>) = starts.partition(|(at, ..)| *at < running);
+    let (_, number, started) = after.last().or(before.last()).copied()?;
+    let ended = events.iter().find_map(|event| match &event.what {
+        What::WorkloadEnded { start, exit, .. } if *start == number => Some((event.at, *exit)),
+        _ => None,
+    });
+    Some((started, ended))
+}
+
 fn started(events: &[Event]) -> Option<Timestamp> {
-    events.iter().find(|event| matches!(event.what, What::WorkloadStarted { .. })).map(|event| event.at)
+    script(events).map(|(started, _)| started)
 }
 
 fn resumed(events: &[Event]) -> Option<CheckpointNo> {
@@ -209,6 +222,21 @@ mod tests {
         assert_eq!(goes_on(&saves, &[saves[0], saves[1], ("checkpoint_0/random_states_0.pkl", "c")]), Some(false));
         assert_eq!(goes_on(&[("version_0/last.ckpt", "a")], &[("version_0/last.ckpt", "a"), ("version_1/last.ckpt", "b")]), None);
         assert_eq!(goes_on(&[("checkpoint.pt", "a")], &[("checkpoint.pt", "b")]), None);
+    }
+
+    #[test]
+    fn a_setup_is_no_script_and_its_end_is_none() {
+        let event = |secs: i64, what| Event { seq: 1, at: Timestamp::from_second(1_700_000_000 + secs).unwrap(), what };
+        let begun = |start| What::WorkloadStarted { start, pid: 1, command: "x".into() };
+        let over = |start| What::WorkloadEnded { start, exit: ExitStatus { code: Some(0), ..ExitStatus::default() }, orphans: 0 };
+        let running = What::Phase { phase: AttemptPhase::Running };
+        let mut events = vec![event(1, begun(1)), event(2, over(1)), event(3, begun(2))];
+        assert_eq!(script(&events), None, "it is being set up");
+        events.push(event(3, running));
+        let at = |secs: i64| Timestamp::from_second(1_700_000_000 + secs).unwrap();
+        assert_eq!(script(&events), Some((at(3), None)));
+        events.extend([event(5, over(2)), event(6, begun(3))]);
+        assert_eq!(script(&events), Some((at(6), None)), "it was started again");
     }
 
     #[test]

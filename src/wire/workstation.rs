@@ -40,9 +40,9 @@ use crate::ports;
 
 pub use crate::adapters::aws_settings::AwsSettings;
 pub use crate::adapters::driver_process::{DaemonLock, DrivingLock};
-pub use crate::adapters::local_reads::FileRead;
 /// For the name of a job.
 pub use crate::adapters::here::random as random_letters;
+pub use crate::adapters::local_reads::FileRead;
 
 /// Credentials of a call last longer than this, so a driver that was started so lately can do what one that is started now could.
 const DRIVEN_ANEW: Duration = Duration::from_secs(600);

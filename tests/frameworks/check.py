@@ -61,7 +61,7 @@ FRAMEWORKS = [
     Framework("hf_trainer", "torch", ["transformers", "accelerate"], "results", r"resuming from \S+checkpoint-(\d+)", "training from scratch", ("results/model.safetensors",), None, "30s", "Hugging Face Trainer, save_total_limit=2"),
     Framework("lightning_fit", "torch", ["lightning"], "lightning_logs", r"training begins at epoch \d+, step ([1-9]\d*)", "training begins at epoch", ("autoencoder.ckpt",), None, "30s", "Lightning, lightning_logs and save_last"),
     Framework("accelerate_launch", "torch", ["accelerate"], "output/checkpoints", r"resumed from checkpoint_(\d+)", "training from scratch", ("model",), None, "30s", "Accelerate, accelerate launch"),
-    Framework("torchrun_ddp", "torch", ["torch"], "checkpoints", r"Resuming training from snapshot at Epoch (\d+)", "Epoch", (), r"Epoch (\d+)", "35s", "torchrun, two processes with gloo"),
+    Framework("torchrun_ddp", "torch", ["torch"], "checkpoints", r"Resuming training from snapshot at Epoch (\d+)", "Epoch", ("snapshot.pt",), r"Epoch (\d+)", "35s", "torchrun, two processes with gloo"),
     Framework("ultralytics_yolo", "torch", ["ultralytics"], "runs", r"Resuming training \S+ from epoch (\d+)", "training from scratch", ("runs/detect/train/weights/best.pt",), None, "30s", "Ultralytics"),
     Framework("deepspeed_layout", "torch", ["torch"], "ds_checkpoints", r"resuming from global_step(\d+)", "training from scratch", ("pytorch_model.bin",), r"step=(\d+)", "25s", "DeepSpeed's layout, latest"),
     Framework("safetensors_shards", "torch", ["transformers", "safetensors"], "output", r"loading step_(\d+)", "training from scratch", (), None, "30s", "safetensors in shards"),
