@@ -20,6 +20,7 @@ pub struct FileRead {
     /// Another one: the file was replaced.
     pub inode: u64,
     pub read_at: Timestamp,
+    pub written_at: Timestamp,
 }
 
 /// More are not looked at: one that was read is enough, and a look must stay quick.
@@ -39,9 +40,10 @@ pub fn reads(folder: &Path) -> Option<Vec<FileRead>> {
             if found.is_dir() {
                 folders.push(path);
             } else if found.is_file() && files.len() < FILES_MAX {
-                let nanos = i32::try_from(found.atime_nsec()).unwrap_or_default();
-                let (Some(name), Ok(read_at)) = (path.strip_prefix(&folder).ok()?.to_str(), Timestamp::new(found.atime(), nanos)) else { continue };
-                files.push(FileRead { path: name.to_owned(), inode: found.ino(), read_at });
+                let moment = |secs, nanos: i64| Timestamp::new(secs, i32::try_from(nanos).unwrap_or_default());
+                let (read_at, written_at) = (moment(found.atime(), found.atime_nsec()), moment(found.mtime(), found.mtime_nsec()));
+                let (Some(name), Ok(read_at), Ok(written_at)) = (path.strip_prefix(&folder).ok()?.to_str(), read_at, written_at) else { continue };
+                files.push(FileRead { path: name.to_owned(), inode: found.ino(), read_at, written_at });
             }
         }
     }

@@ -49,7 +49,7 @@ impl Stage<'_> {
             What::Resumed { checkpoint } => checkpoint.step,
             _ => None,
         });
-        let is_told = again.is_told && again.step.is_some_and(|step| again.is_reported || told.is_some_and(|told| step >= told));
+        let is_told = again.is_told && again.step.is_some_and(|step| again.is_reported || told.is_some_and(|told| step + 1.0 >= told));
         let is_past = again.ran_secs >= if self.log_pattern { TOLD_WITHIN_SECS } else { PAST_ITS_START_SECS };
         let has_read = again.read.is_some_and(|(read, _)| read > 0);
         let by_names = again.row.is_some() || again.saved.as_ref().is_some_and(|(_, step)| step.is_some()) && again.from.is_some();
@@ -112,7 +112,10 @@ impl Stage<'_> {
             return Ok(());
         };
         let before = found.get_or_insert_with(|| files.iter().map(|file| (file.path.clone(), file.clone())).collect());
-        let is_read = |file: &&FileRead| file.read_at >= started && before.get(&file.path).is_some_and(|known| known.inode == file.inode);
+        // Once the script has written it anew, the agent reads it to keep it: only a read before that counts.
+        let is_its = |file: &&FileRead| file.written_at < started || file.read_at <= file.written_at;
+        let is_same = |file: &&FileRead| before.get(&file.path).is_some_and(|known| known.inode == file.inode);
+        let is_read = |file: &&FileRead| file.read_at >= started && is_its(file) && is_same(file);
         let read = files.iter().filter(is_read).count();
         evidence.again.read = Some((evidence.again.read.map_or(read, |(known, _)| known.max(read)), before.len()));
         Ok(())
