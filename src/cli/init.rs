@@ -54,13 +54,13 @@ pub(super) struct Found {
     pub venv: Option<String>,
     pub checkpoints: Option<String>,
     pub signal: Option<&'static str>,
-    /// What the script's own text says.
+    /// Told from the script's own text.
     pub saves: Saves,
     /// Options without which it may not start.
     pub asks: Vec<String>,
 }
 
-/// What starts the processes of a script.
+/// The program that starts the script's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Launcher {

@@ -15,12 +15,13 @@ pub fn progress(script: &Script, framework: Option<&str>) -> Option<String> {
     }
     let word = Regex::new(r#"(?i)\b((?:global[_ ])?step|iteration|iter|epoch|round)(["']?[ :=#\[]{0,3})(?:\{[^{}]*\}|%d|["'], )"#)
         .expect("tried by the tests");
+    let once = Regex::new(r"(?i)resum|restor|load|from scratch|saved").expect("five words");
     let mut found: Vec<(usize, String)> = Vec::new();
     for text in script.printed() {
         for part in word.captures_iter(&text) {
             let (name, between) = (&part[1], &part[2]);
-            // What a script says once, of where it resumed, is not how far it is.
-            let once = Regex::new(r"(?i)resum|restor|load|from scratch|saved").expect("three words").is_match(&text);
+            // A line that is printed once, about a resumed checkpoint, is not progress.
+            let once = once.is_match(&text);
             let rank = ["step", "iter", "epoch", "round"].iter().position(|word| name.to_ascii_lowercase().contains(word)).unwrap_or(9);
             let rank = if once { rank + 10 } else { rank };
             let between = if part[0].ends_with(", ") { " ".to_owned() } else { regex::escape(between) };

@@ -1,13 +1,13 @@
 //! A Python script as text: its calls, and what its names and paths stand for.
 //!
-//! No Python is run: the script may import what is not installed here. What cannot be told from the text is `None`, and a part of a path
+//! No Python is run: the script may import what is not installed here. An expression that the text does not explain is `None`. A part of a path
 //! that only a run knows is `{}`: `f"results/step_{n}.pt"` is `results/step_{}.pt`. Pure.
 
 use std::collections::HashMap;
 
 use regex::Regex;
 
-/// What stands for a part that only a run knows.
+/// Stands for a part of a path that only a run knows.
 pub const UNKNOWN: &str = "{}";
 
 /// How many names may stand for one another.
@@ -67,7 +67,7 @@ impl Script {
         begins.find_iter(&self.mask).filter_map(|found| self.arguments(found.end())).collect()
     }
 
-    /// What is before each `.name()`: `path` of `path.exists()`.
+    /// The text before each `.name()`: `path` of `path.exists()`.
     pub fn owners(&self, method: &str) -> Vec<&str> {
         let owner = pattern(&format!(r"([\w.]+)\.{}\s*\(", regex::escape(method)));
         owner.captures_iter(&self.mask).filter_map(|found| found.get(1)).map(|found| &self.text[found.range()]).collect()
@@ -138,7 +138,7 @@ impl Script {
         self.required.get(name).map(String::as_str)
     }
 
-    /// Whether the script says that it does not start without the option.
+    /// Whether the script requires the option.
     pub fn demands(&self, option: &str) -> bool {
         let calls = ["add_argument", "option"].iter().flat_map(|name| self.calls(name)).collect::<Vec<_>>();
         let is_it = |call: &&Call<'_>| call.positional.iter().filter_map(|word| literal(word)).any(|word| word == option);
@@ -223,12 +223,12 @@ impl Script {
     }
 }
 
-/// Nothing but unknown parts says nothing.
+/// A path of unknown parts alone is no path.
 fn known(path: String) -> Option<String> {
     path.replace(UNKNOWN, "").contains(char::is_alphanumeric).then_some(path)
 }
 
-/// What is between quotes, if the whole expression is one text.
+/// The text between quotes, if the whole expression is one text.
 pub fn literal(expression: &str) -> Option<String> {
     let expression = expression.trim();
     let quote = expression.chars().next().filter(|letter| ['"', '\''].contains(letter))?;
@@ -236,7 +236,7 @@ pub fn literal(expression: &str) -> Option<String> {
     (!inner.contains(quote) && !inner.contains('\n')).then(|| inner.to_owned())
 }
 
-/// The text without comments, and beside it one in which what is between quotes is blank; both of the same length in bytes.
+/// The text without comments, and its mask, in which all text between quotes is blank. Both have the same length in bytes.
 fn masked(source: &str) -> (String, String) {
     let bytes = source.as_bytes();
     let (mut text, mut mask) = (Vec::with_capacity(bytes.len()), Vec::with_capacity(bytes.len()));

@@ -3,14 +3,14 @@
 //! ```text
 //!   a framework's own argument (output_dir, dirpath, backup_dir) ── else what it saves *and* loads ── else a usual name
 //! ```
-//! Pure. What is not certain has a `doubt`, which the job file says in a comment.
+//! Pure. A guess that is not certain has a `doubt`. The job file says it in a comment.
 
 use serde::Serialize;
 
 use super::init_progress::progress;
 use super::init_python::{Script, UNKNOWN};
 
-/// What the text of a script says.
+/// Told from the text of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Saves {
     /// The framework that trains, in its own spelling.
@@ -129,7 +129,7 @@ impl Saves {
             return;
         }
         let is_loaded = |path: &&String| loaded.iter().any(|known| is_same_place(known, path));
-        // What is loaded again is a checkpoint; what is saved alone is a result.
+        // A file that is loaded again is a checkpoint. One that is only saved is a result.
         if let Some(path) = saved.iter().find(is_loaded) {
             return self.by_path(path, "it is saved and loaded there");
         }
@@ -218,7 +218,7 @@ impl Saves {
     fn find_outputs(&mut self, script: &Script, saved: &[String]) {
         let below = |path: &String| self.folder.as_ref().is_some_and(|folder| path == folder || path.starts_with(&format!("{folder}/")));
         let others = saved.iter().filter(|path| !below(path) && !self.links.contains(path));
-        // What begins with a part that only a run knows may be anything.
+        // A path that begins with an unknown part may be any file.
         self.outputs = others.map(|path| path.replace(UNKNOWN, "*")).filter(|path| !path.starts_with('*')).chain(self.links.clone()).collect();
         if self.is("Hugging Face Trainer")
             && (script.has(".save_model()") || script.has("trainer.save_model("))

@@ -1,4 +1,4 @@
-//! The text of a first job file. What was guessed is said in a comment beside it.
+//! The text of a first job file. A comment beside each guess says that it is one.
 
 use std::path::Path;
 

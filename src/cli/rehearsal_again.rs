@@ -1,9 +1,9 @@
-//! Whether the script itself went on in the second attempt: a checkpoint that nobody loads is worth nothing.
+//! Whether the script itself went on in the second attempt: a checkpoint that the script does not load is worth nothing.
 //!
 //! ```text
 //!   steps in the names of what both saved ── else its own word ── else numbers in those names ── else what it read, and how it fared
 //! ```
-//! Pure. What is proved is said, and what is not as well.
+//! Pure. Each check says what it proves and what it does not prove.
 
 use super::rehearsal::{Check, Evidence, bad, good};
 use crate::job::CheckpointNo;

@@ -1,4 +1,4 @@
-//! What an interruption leaves of a script that is not asked to save, or had no time to: the newest checkpoint that was kept before it.
+//! The newest checkpoint before an interruption: all that is left of a script that had no time to save, or was never asked.
 //!
 //! Pure.
 
