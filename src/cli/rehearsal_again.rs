@@ -1,4 +1,4 @@
-//! Whether the script itself went on in the second attempt: a checkpoint that the script does not load is worth nothing.
+//! Whether the script itself went on in the second attempt: only a checkpoint that the script loads has a value.
 //!
 //! ```text
 //!   steps in the names of what both saved ── else its own word ── else numbers in those names ── else what it read, and how it fared
@@ -9,7 +9,7 @@ use super::rehearsal::{Check, Evidence, bad, good};
 use crate::job::CheckpointNo;
 use crate::jobdir::What;
 
-/// What is known of the second attempt beside its journal.
+/// The second attempt, beside its journal.
 #[derive(Clone, Debug, Default)]
 pub struct Again {
     /// The first step that it said of itself.
@@ -63,7 +63,7 @@ fn by_row(again: &Again) -> Option<Check> {
     })
 }
 
-/// What it saved first says where it went on.
+/// Its first own save says where it went on.
 fn by_saves(again: &Again) -> Option<Check> {
     let (from, saved) = (again.from?, again.saved.as_ref()?.1?);
     if saved > from {

@@ -1,4 +1,4 @@
-//! The newest checkpoint before an interruption: all that is left of a script that had no time to save, or was never asked.
+//! The newest checkpoint before an interruption. A script that had no time to save goes on from it.
 //!
 //! Pure.
 
@@ -16,7 +16,7 @@ pub(super) fn kept(events: &[Event]) -> Option<(&Event, &CheckpointSummary)> {
     })
 }
 
-/// What an end without a notice left.
+/// Judges an end without a notice.
 pub(super) fn was_kept(evidence: &Evidence, kept: Option<(&Event, &CheckpointSummary)>) -> Check {
     let cut = evidence.first_settled.as_ref().and_then(|settled| settled.billed_to);
     match kept {

@@ -12,11 +12,11 @@ use crate::job::{AttemptNo, AttemptPhase, CheckpointNo, ExitStatus, Manifest, ch
 use crate::jobdir::{Event, JobDirError, What};
 use crate::wire::FileRead;
 
-/// A second attempt that has told and shown nothing for so long after its start will not do so. Long enough for a slow import; with
+/// The longest wait for a sign of the second attempt. Long enough for a slow import; with
 /// steps of minutes, set it against --to-end.
 pub const FIRST_STEP_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// A script that could say its step has as long for its first one. What it read and how it fared is then taken instead.
+/// A script that could say its step has as long for its first one. The rehearsal then judges by the files that it read and by how it fared.
 const TOLD_WITHIN_SECS: f64 = 120.0;
 
 /// The files of the checkpoint as the script found them, by path: whether one was read is told by comparison.
@@ -99,7 +99,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// What the script has read of the files that were put there for it. Nobody else reads them before the first of its own saves.
+    /// Counts the restored files that the script has read. The agent reads none of them before the script's first own save.
     async fn look_at_files(&self, attempt: AttemptNo, evidence: &mut Evidence, found: &mut Option<Found>) -> Result<(), JobDirError> {
         if evidence.again.read.is_some_and(|(read, files)| read == files) || evidence.again.saved.is_some() {
             return Ok(());
@@ -122,7 +122,7 @@ impl Stage<'_> {
     }
 }
 
-/// When the script was started last, and how it ended. What ran before the attempt's phase was `running` was its setup.
+/// When the script was started last, and how it ended. The setup ran before the attempt's phase was `running`.
 fn script(events: &[Event]) -> Option<(Timestamp, Option<(Timestamp, ExitStatus)>)> {
     let running = events.iter().position(|event| matches!(event.what, What::Phase { phase: AttemptPhase::Running }))?;
     let starts = events.iter().enumerate().filter_map(|(at, event)| match &event.what {
@@ -159,7 +159,7 @@ fn new_files<'a>(manifest: &'a Manifest, less: Option<&'a Manifest>) -> impl Ite
     manifest.files.iter().filter(move |file| !is_old(&file.path, &file.sha256)).map(|file| file.path.as_str())
 }
 
-/// Names whose number is that of a run: each attempt has a new one.
+/// Names that number the runs: each attempt has a new one.
 const RUNS: [&str; 6] = ["version", "run", "exp", "train", "trial", "events"];
 
 /// The name that stands for a path in a row of checkpoints, with its number replaced, and the number: of `model_40.ubj`, or of the folder
@@ -186,7 +186,7 @@ fn row(before: &Manifest, own: &Manifest) -> Option<(String, String, bool)> {
         let (known, before) = last.get(&shape)?;
         (number != *known).then(|| ((*before).to_owned(), name.to_owned(), number > *known))
     });
-    // What was written again at the front of a row, while its end goes on, is no new beginning.
+    // A row that goes on at its end did not begin again, even if an older name was written again.
     others.max_by_key(|(_, _, later)| *later)
 }
 

@@ -178,7 +178,7 @@ impl<'a> Stage<'a> {
         self.goes_on(second, evidence, if is_kept { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN }).await
     }
 
-    /// What becomes of the notice: once a checkpoint is complete, or none can be, there is nothing more to wait for.
+    /// Waits for the end of the notice, or until a checkpoint is complete, or until it is clear that none will be.
     async fn notice_passes(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
         let saved = self.saved(attempt, evidence).await?;
         let hopeless = !saved && never_rests(&evidence.first) && self.dir.settled(attempt).await?.is_none();
@@ -241,7 +241,7 @@ impl<'a> Stage<'a> {
                     self.context.printer.note(text);
                 }
             }
-            // What never rested before the notice may do so once the agent knows of it.
+            // A folder that never rested before the notice may do so once the agent knows of it.
             let since = notice(&evidence.first).map(|(seen, _)| self.context.clock.now().duration_since(seen));
             let is_hopeless = never_rests(&evidence.first) && since.is_some_and(|since| since.unsigned_abs() >= RESTS_WITHIN);
             if self.dir.settled(attempt).await?.is_some() || is_hopeless {

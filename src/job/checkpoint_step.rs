@@ -23,7 +23,7 @@ const STEP_WORDS: [&str; 8] = ["step", "steps", "iter", "iters", "iteration", "i
 /// the files of one whole picture belong here: a name is there before its file is complete.
 pub fn checkpoint_step<'a>(paths: impl IntoIterator<Item = &'a str>, contents: &[(&str, &str)]) -> Option<f64> {
     let paths: Vec<&str> = paths.into_iter().collect();
-    // What a pointer names is what the script will load, whatever else is there.
+    // The script will load the one that a pointer names, also where a newer one is there.
     if let Some(step) = contents.iter().filter(|(path, _)| !path.contains('/')).find_map(|(path, text)| pointed_to(file_name(path), text)) {
         return Some(step);
     }
