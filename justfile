@@ -38,6 +38,12 @@ gpu-check *names:
     cargo build --release --bins --example figures
     python3 tests/gpu/check.py {{ names }}
 
+# Runs stock scripts of real frameworks under lamp, interrupted with and without a notice: `just frameworks --only hf_trainer`. The
+# first time installs 7 GB into target/frameworks; all of them take half an hour on two processors. It writes docs/frameworks.md anew.
+frameworks *args:
+    cargo build --bins
+    python3 tests/frameworks/check.py --write docs/frameworks.md {{ args }}
+
 # Writes config/schema anew, from the types that read the files.
 schemas:
     cargo build --bin lamp

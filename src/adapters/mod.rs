@@ -158,6 +158,8 @@ pub mod local_metadata;
 mod local_offer;
 pub mod local_power;
 #[cfg(feature = "lamp")]
+pub mod local_reads;
+#[cfg(feature = "lamp")]
 mod local_restart;
 pub mod local_work;
 pub mod login_environment;

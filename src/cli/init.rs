@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
+use super::init_python::Script;
+use super::init_saves::{self, Saves};
+use super::init_starter::starter;
 use super::printer::shell_word;
 use super::{Context, ExitCode, Fault, Format};
 use crate::config::{self, CommandWord, JOB_FILE, JobFile};
-use crate::job::{COMMAND_PLACEHOLDER, Command, JobId};
+use crate::job::Command;
 
 /// Write a commented job file for the script in a folder
 #[derive(Clone, Debug, ClapArgs)]
@@ -39,15 +42,32 @@ pub enum What {
 
 /// What was found in the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct Found {
-    script: Option<String>,
+pub(super) struct Found {
+    pub script: Option<String>,
     /// The one program that `pyproject.toml` installs, where there is no script.
-    program: Option<String>,
+    pub program: Option<String>,
     /// The script starts a process group of PyTorch: it is run by `torchrun`.
-    distributed: bool,
-    requirements: Option<String>,
-    checkpoints: Option<String>,
-    signal: Option<&'static str>,
+    pub distributed: bool,
+    pub launcher: Launcher,
+    pub requirements: Option<String>,
+    /// The Python of an environment in the folder, where nothing says what to install.
+    pub venv: Option<String>,
+    pub checkpoints: Option<String>,
+    pub signal: Option<&'static str>,
+    /// Told from the script's own text.
+    pub saves: Saves,
+    /// Options without which it may not start.
+    pub asks: Vec<String>,
+}
+
+/// The program that starts the script's processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Launcher {
+    #[default]
+    None,
+    Torchrun,
+    Accelerate,
 }
 
 impl Found {
@@ -60,6 +80,8 @@ impl Found {
 const SCRIPTS: [&str; 7] = ["train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py", "train.sh"];
 /// What a script says that is meant to be run by `torchrun`, with one process for each GPU.
 const DISTRIBUTED: [&str; 2] = ["init_process_group", "LOCAL_RANK"];
+/// These start their own processes, and take such a name for another launcher's.
+const LAUNCH_THEMSELVES: [&str; 2] = ["Lightning", "Ultralytics"];
 const CHECKPOINT_FOLDERS: [&str; 5] = ["checkpoints", "checkpoint", "ckpts", "ckpt", "outputs/checkpoints"];
 
 /// # Errors
@@ -101,23 +123,32 @@ fn look(folder: &Path, script: Option<String>) -> Found {
     let known = || SCRIPTS.iter().find(is_file).map(|name| (*name).to_owned());
     let script = script.or_else(known).or_else(|| only_script(folder));
     let text = script.as_ref().and_then(|script| read(&folder.join(script))).unwrap_or_default();
+    let python = Script::new(&text);
+    let saves = init_saves::look(&python);
     let program = if script.is_none() { read(&folder.join("pyproject.toml")).and_then(|text| only_program(&text)) } else { None };
-    let mentioned = CHECKPOINT_FOLDERS.iter().find(|name| folder.join(name).is_dir() || quotes(&text, name));
-    // Our own word for it, whatever the folder is called.
-    let mentioned = mentioned.or_else(|| CHECKPOINT_FOLDERS.first().filter(|_| text.contains("LAMP_CHECKPOINT_DIR")));
+    let there = || CHECKPOINT_FOLDERS.iter().find(|name| folder.join(name).is_dir()).map(|name| (*name).to_owned());
+    let launches_itself = saves.framework.is_some_and(|name| LAUNCH_THEMSELVES.contains(&name));
+    let distributed = !launches_itself && DISTRIBUTED.iter().any(|word| python.has(word));
+    let launcher = match distributed {
+        true => Launcher::Torchrun,
+        false if !python.calls("Accelerator").is_empty() => Launcher::Accelerate,
+        false => Launcher::None,
+    };
+    let requirements = ["requirements.txt", "uv.lock", "pyproject.toml"].iter().find(is_file).map(|name| (*name).to_owned());
+    let venv = || [".venv/bin/python", "venv/bin/python"].iter().map(|name| folder.join(name)).find(|path| path.is_file());
+    let asks = python.required.values().filter(|option| !saves.arguments.contains(option) && python.demands(option)).cloned().collect();
     Found {
         script,
         program,
-        distributed: DISTRIBUTED.iter().any(|word| text.contains(word)),
-        requirements: ["requirements.txt", "pyproject.toml"].iter().find(is_file).map(|name| (*name).to_owned()),
-        checkpoints: mentioned.map(|name| (*name).to_owned()),
+        distributed,
+        launcher,
+        venv: if requirements.is_none() { venv().and_then(|path| std::path::absolute(path).ok()?.into_os_string().into_string().ok()) } else { None },
+        requirements,
+        checkpoints: saves.folder.clone().or_else(there),
         signal: ["SIGUSR1", "SIGTERM"].into_iter().find(|signal| text.contains(signal)),
+        saves,
+        asks,
     }
-}
-
-/// Whether the script has the word as a text of its own: `"checkpoints"` or `'checkpoints/'`.
-fn quotes(text: &str, word: &str) -> bool {
-    ['"', '\''].iter().any(|quote| text.contains(&format!("{quote}{word}{quote}")) || text.contains(&format!("{quote}{word}/")))
 }
 
 /// The command of a package, if it has one alone.
@@ -154,105 +185,6 @@ fn refused(error: &io::Error, shown: &str) -> Fault {
     Fault::new(ExitCode::UNREACHABLE, format!("cannot write `{shown}`")).because(error)
 }
 
-/// A text as TOML writes it.
-fn quoted(text: &str) -> String {
-    toml_edit::Value::from(text).to_string()
-}
-
-fn starter(found: &Found, folder: &Path) -> String {
-    let name = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())).unwrap_or_else(|| "job".into());
-    let mut text = format!(
-        "# A job for Lamplighter. `lamp check` finds what is wrong with it, `lamp run` runs it.\n\
-         # docs/job-file.md explains every key. A length of time needs its unit: 30s, 15m, 2h, 3d.\n\n\
-         name = {}\n\n",
-        quoted(&JobId::slug(&name))
-    );
-    text.push_str(&what_runs(found));
-    text.push_str(
-        "\n# Files to keep at the end, below this folder.\n# outputs = [\"model.pt\", \"metrics/*.json\"]\n\n\
-         # Packed and shipped is this folder, without what .gitignore and .lampignore name.\n\n\
-         # [env]\n# SEED = 1\n\n\
-         [machine]\ncloud = \"local\"            # this workstation; \"aws\" buys a machine: docs/aws.md\n\
-         # gpus = \"A10G:1\"          # or \"at least 24GiB\"\n# market = \"spot\"          # of \"aws\": cheaper, can be interrupted\n\n",
-    );
-    text.push_str(&how_it_saves(found));
-    text.push_str(
-        "\n[watch]\nidle = \"5m\"                # every known signal quiet for this long; \"off\" never judges\n\
-         stall = \"20m\"              # alive, but no step, log line or checkpoint for this long\n\
-         # log_pattern = \"step (\\\\d+)\" # how far it is, from its own lines; or it appends {\"step\": N} to the file LAMP_PROGRESS\n\n\
-         [limits]\nmax_runtime = \"12h\"        # of one attempt\n# budget = \"$5\"            # over all attempts\n\n\
-         [on]\nfailure = \"terminate\"      # or \"keep 1h\" for a look at the machine\n",
-    );
-    text
-}
-
-fn what_runs(found: &Found) -> String {
-    let (words, is_python) = match (&found.script, &found.program) {
-        (Some(script), _) => (script.clone(), script.ends_with(".py")),
-        (None, Some(program)) => (program.clone(), true),
-        (None, None) => {
-            return format!(
-                "# What to run: a list is executed as it is, a string by the shell. Until it is there, the job is refused.\n\
-                 command = {}\n",
-                quoted(COMMAND_PLACEHOLDER)
-            );
-        }
-    };
-    let install = match found.requirements.as_deref() {
-        Some("requirements.txt") if is_python => Some(r#""$venv/bin/pip" install --quiet -r requirements.txt"#),
-        Some("pyproject.toml") if is_python => Some(r#""$venv/bin/pip" install --quiet ."#),
-        _ => None,
-    };
-    let program = match (is_python, install) {
-        (true, Some(_)) => ".venv/bin/python",
-        (true, None) => "python3",
-        (false, _) => "bash",
-    };
-    let command: Vec<String> = match &found.script {
-        None => vec![quoted(&format!(".venv/bin/{words}"))],
-        Some(_) if is_python && found.distributed => {
-            [program, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=auto", &words].map(quoted).to_vec()
-        }
-        Some(_) => [program, &words].map(quoted).to_vec(),
-    };
-    let mut text = format!(
-        "# A list is executed as it is, a string by the shell. `lamp run {JOB_FILE} -- ...` replaces it.\n\
-         command = [{}]\n",
-        command.join(", ")
-    );
-    if let Some(install) = install {
-        text.push_str(&format!(
-            "\n# Runs once per attempt, before the command; each line must succeed. The environment is kept on the machine for the next one.\n\
-             setup = [\n    {},\n    {},\n    {},\n    {},\n]\n",
-            quoted("venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME"),
-            quoted(r#"test -x "$venv/bin/pip" || python3 -m venv "$venv""#),
-            quoted(install),
-            quoted(r#"ln -sfn "$venv" .venv"#)
-        ));
-    }
-    text
-}
-
-fn how_it_saves(found: &Found) -> String {
-    let signal = match found.signal {
-        Some(signal) => format!("signal = {}         # asks the script to save", quoted(signal)),
-        None => "# signal = \"SIGUSR1\"       # asks the script to save, if it listens for one".to_owned(),
-    };
-    match &found.checkpoints {
-        Some(folder) => format!(
-            "[checkpoint]\npath = {}       # also in LAMP_CHECKPOINT_DIR; an interruption costs at most one interval\n\
-             interval = \"10m\"\n{signal}\n",
-            quoted(folder)
-        ),
-        None => format!(
-            "# Without this table an interruption loses all work.\n# [checkpoint]\n\
-             # path = \"checkpoints\"     # the folder that the script saves to; also in LAMP_CHECKPOINT_DIR\n\
-             # interval = \"10m\"\n{}\n",
-            if signal.starts_with('#') { signal } else { format!("# {signal}") }
-        ),
-    }
-}
-
 fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
     let mut next = vec![format!("lamp check {shown}"), format!("lamp run {shown}")];
     if found.is_placeholder() {
@@ -265,7 +197,7 @@ fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
     let printer = &context.printer;
     printer.line(format!("wrote {shown}"));
     match (&found.script, &found.program) {
-        (Some(script), _) if found.distributed => printer.note(format!("it runs `{script}` with one process for each GPU")),
+        (Some(script), _) if found.launcher != Launcher::None => printer.note(format!("it runs `{script}` with one process for each GPU")),
         (Some(runs), _) | (None, Some(runs)) => printer.note(format!("it runs `{runs}`")),
         (None, None) => printer.warn("no script was recognised: the job is refused until your command is in it"),
     }
@@ -273,6 +205,12 @@ fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
         (Some(folder), Some(signal)) => printer.note(format!("checkpoints are expected in `{folder}`, and {signal} asks for one")),
         (Some(folder), None) => printer.note(format!("checkpoints are expected in `{folder}`")),
         (None, _) => printer.note("no checkpoint folder was recognised: an interruption would lose all work"),
+    }
+    if let Some(doubt) = &found.saves.doubt {
+        printer.note(format!("not certain: {doubt}"));
+    }
+    if !found.asks.is_empty() {
+        printer.note(format!("not certain: the script may need {} in its command", found.asks.join(" ")));
     }
     let first = if found.is_placeholder() { "put your command into it, then " } else { "" };
     printer.note(format!("next: {first}`lamp check {shown}`, then `lamp run {shown}`"));

@@ -18,7 +18,7 @@
 //! | `NAME_*` | a part of the verb before the underscore: `apply_cost`, `explain_words`, `plan_text`, `price_table` |
 //! | `args`, `flags`, `until`, `workdir`, `submission`, `job_root`, `root_fault`, `context` | shared by verbs: from the command line to a job |
 //! | `attach`, `live`, `log_tail`, `signals`, `patience`, `confirm`, `fetch` | shared by verbs: beside a job that runs, and questions to the user |
-//! | `caps`, `cadence`, `forecast`, `most`, `reach`, `ready`, `proven`, `prove` (`prove_sweeper` is a part of it), `purchase`, `region`, `nothing_fits`, `kept`, `discarded`, `rehearsal` | shared by verbs: what a job can cost, needs or keeps |
+//! | `caps`, `cadence`, `forecast`, `most`, `reach`, `ready`, `proven`, `prove` (`prove_sweeper` is a part of it), `purchase`, `region`, `nothing_fits`, `kept`, `discarded`, `rehearsal` (with `rehearsal_again`, `rehearsal_cut`, `rehearsal_watch`, `rehearsal_missing`) | shared by verbs: what a job can cost, needs or keeps |
 //! | `within` | shared by verbs that leave a job alone: from within a workload they cannot |
 //! | `alone`, `attempt_words`, `machine`, `summary` | shared by verbs: a job, read from its records |
 //! | `printer`, `table`, `wrap`, `traces` | text: the only place that prints |
@@ -67,6 +67,10 @@ mod iam;
 mod init;
 #[cfg(feature = "aws")]
 mod init_aws;
+mod init_progress;
+mod init_python;
+mod init_saves;
+mod init_starter;
 mod job_root;
 mod kept;
 mod live;
@@ -99,8 +103,11 @@ mod ready;
 mod receipt;
 mod region;
 mod rehearsal;
+mod rehearsal_again;
 mod rehearsal_cadence;
+mod rehearsal_cut;
 mod rehearsal_missing;
+mod rehearsal_watch;
 mod rehearse;
 mod replay;
 mod replay_market;

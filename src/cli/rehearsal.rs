@@ -6,7 +6,9 @@
 //! Pure: evidence in, checks out. Each check that fails says what is missing and how to mend it. What must never live here:
 //! running anything.
 
+use super::rehearsal_again::{Again, went_on};
 use super::rehearsal_cadence::cadence;
+use super::rehearsal_cut::{kept, kept_before, was_kept};
 use super::rehearsal_missing::why_not_saved;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -26,9 +28,9 @@ pub struct Evidence {
     pub first: Vec<Event>,
     pub second: Vec<Event>,
     pub first_settled: Option<Settled>,
-    /// The step that the first attempt had reached, and the first that the second attempt said of itself.
+    /// The step that the first attempt had reached.
     pub last_step: Option<f64>,
-    pub first_step_again: Option<f64>,
+    pub again: Again,
     /// The job ended before it could be interrupted.
     pub ended_early: Option<String>,
 }
@@ -53,9 +55,24 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
         return checks;
     }
     checks.push(was_interrupted(evidence));
+    if evidence.is_cut() && evidence.ended_early.is_none() {
+        let kept = kept(&evidence.first);
+        checks.push(was_kept(evidence, kept));
+        checks.push(resumed(evidence, kept.map(|(_, summary)| summary)));
+        checks.extend(went_on(evidence));
+        return checks;
+    }
     let Some(notice) = notice(&evidence.first).filter(|_| evidence.ended_early.is_none()) else { return checks };
     let saved = saved(&evidence.first, &notice);
     checks.extend(was_asked(evidence, &notice, saved.is_some()));
+    // A script that is never asked saves when it saves: what it kept before the notice is what an interruption leaves it.
+    let is_asked = evidence.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some());
+    if let Some(before) = kept(&evidence.first).filter(|(event, _)| saved.is_none() && !is_asked && event.at < notice.0) {
+        checks.push(kept_before(before, notice.0, "the notice"));
+        checks.push(resumed(evidence, Some(before.1)));
+        checks.extend(went_on(evidence));
+        return checks;
+    }
     checks.push(was_saved(evidence, &notice, saved));
     if let Some((spec, What::Checkpoint { save_secs, upload_secs, .. })) = evidence.checkpoint.as_ref().zip(saved.map(|(event, _)| &event.what)) {
         checks.push(cadence(spec, *save_secs, *upload_secs));
@@ -70,12 +87,19 @@ pub fn proved(checks: &[Check]) -> bool {
     all.iter().all(|name| checks.iter().any(|check| check.name == *name && check.passed)) && checks.iter().all(|check| check.passed)
 }
 
-fn good(name: &'static str, text: String) -> Check {
+pub(super) fn good(name: &'static str, text: String) -> Check {
     Check { name, passed: true, text, seconds: None, hint: None }
 }
 
-fn bad(name: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Check {
+pub(super) fn bad(name: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Check {
     Check { name, passed: false, text: text.into(), seconds: None, hint: Some(hint.into()) }
+}
+
+impl Evidence {
+    /// The power is cut without a word.
+    fn is_cut(&self) -> bool {
+        self.notice == Span::ZERO
+    }
 }
 
 impl Check {
@@ -116,14 +140,24 @@ fn was_interrupted(evidence: &Evidence) -> Check {
     if let Some(why) = &evidence.ended_early {
         return bad("interrupted", format!("the job ended before it could be interrupted: {why}"), "a shorter --interrupt-after, or more work");
     }
+    if evidence.is_cut() {
+        return good("interrupted", "the power was cut without a notice".into());
+    }
     match notice(&evidence.first) {
         Some((seen, notice)) => {
             let after = secs(served(evidence, &notice), seen).max(0.0);
             good("interrupted", format!("a notice of {} was served, and seen after {after:.1} s", evidence.notice)).took(after)
         }
+        None if evidence.notice < SEEN_WITHIN => {
+            let text = format!("the notice of {} was over before the agent looked for one", evidence.notice);
+            bad("interrupted", text, format!("a longer --notice: {SEEN_WITHIN} are always seen; 0s cuts the power without one"))
+        }
         None => bad("interrupted", "the agent never saw the notice", "`lamp logs` and the agent.log in the state folder say why; this is our fault"),
     }
 }
+
+/// The agent looks for a notice every few seconds.
+const SEEN_WITHIN: Span = Span::from_secs(15);
 
 /// Whether and when the signal was sent. Nothing to say when there is none, or when the script's own save came first.
 fn was_asked(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: bool) -> Option<Check> {
@@ -207,32 +241,6 @@ fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
     }
 }
 
-/// How a script says how far it is.
-pub const TELL_STEPS: &str =
-    "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
-
-/// Whether the script itself went on: a checkpoint that nobody loads is worth nothing.
-fn went_on(evidence: &Evidence) -> Option<Check> {
-    let from = evidence.second.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint } => Some(checkpoint.step),
-        _ => None,
-    })?;
-    Some(match (from, evidence.first_step_again) {
-        (_, None) => bad("went_on", "the second attempt did not say at which step it is", TELL_STEPS),
-        (None, Some(_)) => bad("went_on", "the first attempt did not say at which step it saved", TELL_STEPS),
-        (Some(saved), Some(again)) if again >= saved => {
-            let lost = evidence.last_step.map(|last| (last - again).max(0.0));
-            let lost = lost.map(|lost| if lost > 0.0 { format!("; {lost} steps were done twice") } else { "; no step was lost".into() });
-            good("went_on", format!("the script went on at step {again}, saved at {saved}{}", lost.unwrap_or_default()))
-        }
-        (Some(saved), Some(again)) => bad(
-            "went_on",
-            format!("the script began again at step {again}, though its checkpoint is of step {saved}"),
-            "at its start the script must load the newest file in LAMP_CHECKPOINT_DIR when LAMP_RESUME is 1",
-        ),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +280,7 @@ mod tests {
             second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0) }), event(6, started)],
             first_settled: None,
             last_step: Some(22.0),
-            first_step_again: Some(21.0),
+            again: Again { step: Some(21.0), is_told: true, ..Again::default() },
             ended_early: None,
         }
     }
@@ -363,9 +371,9 @@ mod tests {
         assert!(failed(&restless)[0].1.contains("`ckpt` is always being written"), "{:?}", failed(&restless));
         assert!(!never_rests(&[restless.first.clone(), vec![checkpoint(9, 3, 1.0)]].concat()), "it has come to rest since");
 
-        let from_zero = Evidence { first_step_again: Some(1.0), ..whole() };
+        let from_zero = Evidence { again: Again { step: Some(1.0), is_told: true, ..Again::default() }, ..whole() };
         assert!(failed(&from_zero)[0].1.contains("LAMP_RESUME"));
-        let speechless = Evidence { first_step_again: None, ..whole() };
+        let speechless = Evidence { again: Again::default(), ..whole() };
         assert!(failed(&speechless)[0].1.contains("LAMP_PROGRESS"));
         let nowhere = Evidence { second: vec![], ..whole() };
         assert_eq!(failed(&nowhere)[0].0, "resumed");

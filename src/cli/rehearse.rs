@@ -10,8 +10,9 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use super::rehearsal::{Check, Evidence, TELL_STEPS, checks, notice, proved, saved};
+use super::rehearsal::{Check, Evidence, checks, notice, proved, saved};
 use super::rehearsal_missing::never_rests;
+use super::rehearsal_watch::FIRST_STEP_WITHIN;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, signals, submission};
 use crate::job::{AttemptNo, AttemptPhase, EndedBecause, MarketChoice, Receipt, Wish};
@@ -31,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "20s")]
     pub interrupt_after: Span,
 
-    /// How much notice is given; AWS gives two minutes
+    /// How much notice is given; AWS gives two minutes, and 0s cuts the power without one
     #[arg(long, value_name = "TIME", default_value = "120s")]
     pub notice: Span,
 
@@ -56,12 +57,11 @@ pub const REHEARSAL: &str = "-rehearsal";
 /// Between two looks at the records.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// A second attempt that has not said its step after this long after its start will not say it. Long enough for a slow
-/// import; with steps of minutes, set it against --to-end.
-const FIRST_STEP_WITHIN: Duration = Duration::from_secs(10 * 60);
-
 /// Where nothing was saved, the second attempt proves nothing more: only whether there was an older checkpoint.
 const NOTHING_TO_PROVE_WITHIN: Duration = Duration::from_secs(20);
+
+/// A folder that never rests may do so once more after the notice; then it is given up.
+const RESTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// After the last event of the notice, the machine is gone within seconds.
 const CUT_MARGIN: Duration = Duration::from_secs(60);
@@ -86,12 +86,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(report(context, Some(stage.dir.job().as_str()), &checks, receipt.as_ref().filter(|_| args.to_end)))
 }
 
-struct Stage<'a> {
+pub(super) struct Stage<'a> {
     args: &'a Args,
-    context: &'a Context,
-    workstation: Workstation,
+    pub context: &'a Context,
+    pub workstation: Workstation,
     controller: crate::controller::Controller,
-    dir: JobDir,
+    pub dir: JobDir,
+    /// Lines of the log say the step.
+    pub log_pattern: bool,
 }
 
 impl<'a> Stage<'a> {
@@ -101,7 +103,8 @@ impl<'a> Stage<'a> {
         let controller = run::controller(&workstation, &store)?;
         let dir = submission::make(context, &controller, prepared).await?;
         context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
-        Ok(Stage { args, context, workstation, controller, dir })
+        let log_pattern = prepared.loaded.spec.watch.log_pattern.is_some();
+        Ok(Stage { args, context, workstation, controller, dir, log_pattern })
     }
 
     /// Drives the job and plays its fate; the receipt is the end of the job.
@@ -144,7 +147,7 @@ impl<'a> Stage<'a> {
     async fn fate(&self, evidence: &mut Evidence) -> Result<(), JobDirError> {
         let (first, second) = (AttemptNo::FIRST, AttemptNo::FIRST.next());
         let say = |text: String| self.context.printer.note(text);
-        if !self.runs(first, Duration::MAX).await? {
+        if !self.runs(first, Duration::MAX, async || Ok(())).await? {
             evidence.first = self.dir.events(first).await?;
             evidence.ended_early = Some(self.why_ended().await?);
             return Ok(());
@@ -155,21 +158,13 @@ impl<'a> Stage<'a> {
             evidence.ended_early = Some(self.why_ended().await?);
             return Ok(());
         }
-        let beat = self.dir.status(first).await?.and_then(|status| status.progress).and_then(|progress| progress.step);
-        if beat.is_none() && self.steps(first).await?.is_none() {
-            say(format!("no step is known of it so far, and without one nothing proves that its work goes on: {TELL_STEPS}"));
+        if self.args.notice == Span::ZERO {
+            say("the power is cut without a notice".into());
         }
         self.wish(Wish::Interrupt { notice: self.args.notice }).await?;
-        say(format!("a notice of {} is served; waiting for a complete checkpoint", self.args.notice));
-        let saved = self.saved(first, evidence).await?;
-        let hopeless = !saved && never_rests(&evidence.first) && self.dir.settled(first).await?.is_none();
-        match (saved, hopeless) {
-            (true, _) => say("the checkpoint is complete; the power is cut".into()),
-            (false, true) => say("no checkpoint will be complete; the power is cut".into()),
-            (false, false) => say("no checkpoint was complete in time".into()),
-        }
-        if saved || hopeless {
-            self.wish(Wish::Interrupt { notice: Span::ZERO }).await?;
+        if self.args.notice > Span::ZERO {
+            say(format!("a notice of {} is served; waiting for a complete checkpoint", self.args.notice));
+            self.notice_passes(first, evidence).await?;
         }
         self.settled(first, evidence).await?;
         // Between the notice and its end the work may be done by itself: nothing is proved, and nothing is wrong.
@@ -179,14 +174,32 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         say("the machine is gone; waiting for the second attempt".into());
-        self.first_step_again(second, evidence, if saved { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN }).await?;
-        Ok(())
+        let is_kept = evidence.first.iter().any(|event| matches!(event.what, What::Checkpoint { .. }));
+        self.goes_on(second, evidence, if is_kept { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN }).await
+    }
+
+    /// Waits for the end of the notice, or until a checkpoint is complete, or until it is clear that none will be.
+    async fn notice_passes(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        let saved = self.saved(attempt, evidence).await?;
+        let hopeless = !saved && never_rests(&evidence.first) && self.dir.settled(attempt).await?.is_none();
+        self.context.printer.note(match (saved, hopeless) {
+            (true, _) => "the checkpoint is complete; the power is cut",
+            (false, true) => "no checkpoint will be complete; the power is cut",
+            (false, false) => "no checkpoint was complete in time",
+        });
+        if saved || hopeless { self.wish(Wish::Interrupt { notice: Span::ZERO }).await } else { Ok(()) }
     }
 
     /// Waits until the workload of an attempt runs; false when the job ended before, or the time is up.
-    async fn runs(&self, attempt: AttemptNo, within: Duration) -> Result<bool, JobDirError> {
+    pub(super) async fn runs(
+        &self,
+        attempt: AttemptNo,
+        within: Duration,
+        mut meanwhile: impl AsyncFnMut() -> Result<(), JobDirError>,
+    ) -> Result<bool, JobDirError> {
         let until = self.context.clock.mono().saturating_add(within);
         loop {
+            meanwhile().await?;
             let started = self.dir.events(attempt).await?.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. }));
             let phase = self.dir.status(attempt).await?.map(|status| status.phase);
             if started && phase == Some(AttemptPhase::Running) {
@@ -228,7 +241,10 @@ impl<'a> Stage<'a> {
                     self.context.printer.note(text);
                 }
             }
-            if self.dir.settled(attempt).await?.is_some() || never_rests(&evidence.first) {
+            // A folder that never rested before the notice may do so once the agent knows of it.
+            let since = notice(&evidence.first).map(|(seen, _)| self.context.clock.now().duration_since(seen));
+            let is_hopeless = never_rests(&evidence.first) && since.is_some_and(|since| since.unsigned_abs() >= RESTS_WITHIN);
+            if self.dir.settled(attempt).await?.is_some() || is_hopeless {
                 return Ok(false);
             }
             self.pause().await;
@@ -252,28 +268,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Waits until the second attempt has said its first step, has ended, or has run long without a word.
-    async fn first_step_again(&self, attempt: AttemptNo, evidence: &mut Evidence, within: Duration) -> Result<(), JobDirError> {
-        let running = self.runs(attempt, FIRST_STEP_WITHIN).await?;
-        let until = self.context.clock.mono() + within;
-        loop {
-            evidence.second = self.dir.events(attempt).await?;
-            evidence.first_step_again = self.steps(attempt).await?.map(|(first, _)| first);
-            // Steps that come from the log are only in the heartbeat.
-            if evidence.first_step_again.is_none() {
-                let progress = self.dir.status(attempt).await?.and_then(|status| status.progress);
-                evidence.first_step_again = progress.and_then(|progress| progress.step);
-            }
-            let waited = self.context.clock.mono() >= until;
-            if evidence.first_step_again.is_some() || !running || waited || self.over(attempt).await? {
-                return Ok(());
-            }
-            self.pause().await;
-        }
-    }
-
     /// The first and the last step of an attempt, from the workload's own file; the heartbeat would be too old.
-    async fn steps(&self, attempt: AttemptNo) -> Result<Option<(f64, f64)>, JobDirError> {
+    pub(super) async fn steps(&self, attempt: AttemptNo) -> Result<Option<(f64, f64)>, JobDirError> {
         Ok(self.dir.lease(attempt).await?.and_then(|lease| self.workstation.steps(&lease.instance)))
     }
 
@@ -283,7 +279,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Whether nothing more will come of an attempt.
-    async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
+    pub(super) async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
         Ok(self.dir.receipt().await?.is_some() || self.dir.settled(attempt).await?.is_some() || self.dir.outcome(attempt).await?.is_some())
     }
 
@@ -298,7 +294,7 @@ impl<'a> Stage<'a> {
         self.dir.insist_on(wish, &self.workstation.name, &*self.context.clock).await.map(drop)
     }
 
-    async fn pause(&self) {
+    pub(super) async fn pause(&self) {
         self.context.clock.sleep(LOOK_EVERY).await;
     }
 }

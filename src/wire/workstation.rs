@@ -27,6 +27,7 @@ use crate::adapters::here;
 use crate::adapters::launch_turns::LaunchTurns;
 use crate::adapters::local_cloud::LocalCloud;
 use crate::adapters::local_folder::{LocalAws, LocalFolder};
+use crate::adapters::local_reads;
 use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
 use crate::adapters::objects::{self, OpenError};
@@ -41,6 +42,7 @@ pub use crate::adapters::aws_settings::AwsSettings;
 pub use crate::adapters::driver_process::{DaemonLock, DrivingLock};
 /// For the name of a job.
 pub use crate::adapters::here::random as random_letters;
+pub use crate::adapters::local_reads::FileRead;
 
 /// Credentials of a call last longer than this, so a driver that was started so lately can do what one that is started now could.
 const DRIVEN_ANEW: Duration = Duration::from_secs(600);
@@ -284,6 +286,11 @@ impl Workstation {
     /// The first and the last step that the workload on a local machine has said of itself, while the machine is there.
     pub fn steps(&self, instance: &str) -> Option<(f64, f64)> {
         LocalFolder::new(self.state.join("local").join(instance)).steps()
+    }
+
+    /// The files below a folder of the workdir of a local machine, and when each was read; `None` where that is not known.
+    pub fn reads(&self, instance: &str, path: &str) -> Option<Vec<FileRead>> {
+        local_reads::reads(&self.work_folder(instance)?.join(path))
     }
 
     /// The service manager that started us, if one did.

@@ -73,6 +73,44 @@ fn what_a_package_installs_and_what_torchrun_runs_is_recognised() {
     assert_eq!(document["spec"]["command"]["args"], serde_json::json!(expected));
 }
 
+/// The stock scripts of `tests/frameworks`: what is found in each without a run.
+#[test]
+fn the_folder_of_each_frameworks_stock_script_is_found() {
+    let scripts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frameworks");
+    for (name, path, program) in [
+        ("hf_trainer", "results", "train.py"),
+        ("lightning_fit", "lightning_logs", "train.py"),
+        ("accelerate_launch", "output/checkpoints", "accelerate.commands.launch"),
+        ("torchrun_ddp", "checkpoints", "torch.distributed.run"),
+        ("keras_backup", "backup", "train.py"),
+        ("xgboost_checkpoint", "checkpoints", "train.py"),
+        ("sklearn_joblib", "models", "train.py"),
+        ("ultralytics_yolo", "runs", "train.py"),
+        ("deepspeed_layout", "ds_checkpoints", "train.py"),
+        ("orbax_manager", "checkpoints", "train.py"),
+        ("wandb_tensorboard", "exp/run1", "train.py"),
+    ] {
+        let sandbox = Sandbox::new();
+        sandbox.write("train.py", std::fs::read_to_string(scripts.join(name).join("train.py")).expect("a script of ours"));
+        assert_eq!(sandbox.lamp(&["init"]).code, 0, "{name}");
+        let (code, document) = sandbox.json(&["check", "-o", "json"]);
+        assert_eq!((code, &document["warnings"]), (0, &0.into()), "{name}: {document}");
+        assert_eq!(document["spec"]["checkpoint"]["path"], path, "{name}");
+        assert!(document["spec"]["command"]["args"].to_string().contains(program), "{name}: {}", document["spec"]["command"]);
+    }
+}
+
+/// A guess is said to be one, in the file and to the person.
+#[test]
+fn what_is_not_certain_is_said_in_a_comment() {
+    let sandbox = Sandbox::new();
+    sandbox.write("train.py", "import torch\nparser.add_argument('--data', required=True)\ntorch.save(a, f'out/ckpt_{e}.pt')\n");
+    let ended = sandbox.lamp(&["init"]);
+    assert!(ended.code == 0 && ended.err.contains("not certain: no line was found that loads it again"), "{ended:?}");
+    let file = sandbox.read("lamp.toml");
+    assert!(file.contains("# Not certain: no line was found") && file.contains("may need them here: --data"), "{file}");
+}
+
 #[test]
 fn a_job_file_that_is_there_stays_as_it_is() {
     let sandbox = Sandbox::with_script();

@@ -331,7 +331,7 @@ fn rehearse(handler: &str, resumes: bool) -> (i32, Value) {
     report
 }
 
-fn failed(report: &Value) -> Vec<&str> {
+pub fn failed(report: &Value) -> Vec<&str> {
     let checks = report["checks"].as_array().unwrap().iter();
     checks.filter(|check| check["passed"] == false).map(|check| check["name"].as_str().unwrap()).collect()
 }

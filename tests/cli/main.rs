@@ -66,6 +66,7 @@ mod prove;
 #[cfg(feature = "aws")]
 mod prove_sweeper;
 mod refused;
+mod rehearsals;
 mod replay;
 mod replay_market;
 mod sandbox;
