@@ -73,6 +73,8 @@ fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
         ("LOCAL_RANK", zero.clone()),
         ("MASTER_ADDR", host.clone()),
         ("MASTER_PORT", "29500".to_owned()),
+        // Behind a pipe of the command's own, as in `python train.py | tee log`, no terminal helps.
+        ("PYTHONUNBUFFERED", one.clone()),
         ("SKYPILOT_TASK_ID", job.clone()),
         ("SKYPILOT_NUM_NODES", one.clone()),
         ("SKYPILOT_NODE_RANK", zero.clone()),
