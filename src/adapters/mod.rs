@@ -125,6 +125,7 @@ mod holder_echo;
 mod holder_log;
 mod holder_records;
 mod holder_redraw;
+mod holder_rows;
 mod holder_signals;
 mod holder_spawn;
 pub mod holder_start;
