@@ -216,7 +216,13 @@ impl Scan {
         self.budget = self.budget.saturating_sub(bytes.len() as u64);
         self.board.logged(bytes.len() as u64);
         let Scan { lines, board, shared, timed, .. } = self;
-        lines.feed(&bytes, |said| tell(board, &shared.outbox, said, *timed));
+        // Of the states that came since the last look only the newest has its time.
+        let mut shown = None;
+        lines.feed(&bytes, |said| match said {
+            Said::Shown(..) => shown = Some(said),
+            said => tell(board, &shared.outbox, said, *timed),
+        });
+        shown.into_iter().for_each(|said| tell(board, &shared.outbox, said, *timed));
         tokio::task::yield_now().await;
         !bytes.is_empty()
     }
@@ -268,6 +274,21 @@ mod tests {
         let long = vec![b'x'; 10 << 20];
         let binary: Vec<u8> = (0..=255u8).filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
         assert_eq!(scan("^x", None, &[&long, b"\n", &binary, b"\nstep\n"]), [Said::Match(None)]);
+    }
+
+    #[test]
+    fn without_a_pattern_bars_are_read_and_those_of_a_setup_are_not() {
+        let bar = b"\r 37%|###   | 37/100 [00:10<00:17,  3.60it/s]\r 40%|###   | 40/100 [00:11<00:17,  3.60it/s]\r";
+        let read = |is_work| {
+            let mut scan = LineScan::new(None, None);
+            scan.begins(is_work);
+            let mut said = Vec::new();
+            scan.feed(bar, |what| said.push(what));
+            said
+        };
+        let shown = |step| Said::Shown(Stand { step, total: None }, None);
+        assert_eq!((read(true), read(false)), (vec![shown(37.0), shown(40.0)], vec![]));
+        assert_eq!(scan("never", None, &[bar]), [], "a pattern goes before");
     }
 
     #[test]

@@ -298,4 +298,16 @@ mod tests {
         board.restarted(at);
         assert_eq!((board.told(), board.progress().step), (None, Some(17.0)));
     }
+
+    #[test]
+    fn the_jobs_own_steps_go_before_those_of_a_bar() {
+        let (board, at) = (Board::default(), jiff::Timestamp::UNIX_EPOCH);
+        let moment = |secs| Moment { mono: Duration::from_secs(secs), at };
+        board.shown(Stand { step: 400.0, total: Some(500.0) }, Some(1.0), moment(1), true);
+        assert_eq!((board.progress().step, board.told(), board.told_ever()), (Some(400.0), None, None));
+        board.line(ProgressLine { step: Some(3.0), ..ProgressLine::default() }, moment(2), true);
+        board.shown(Stand { step: 410.0, total: Some(500.0) }, None, moment(3), true);
+        let progress = board.progress();
+        assert_eq!((progress.step, progress.total, progress.loss, board.told()), (Some(3.0), None, None, Some(3.0)));
+    }
 }
