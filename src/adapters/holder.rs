@@ -16,7 +16,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "counts time, and looks at the state folder")]
 
-use std::io::{self, ErrorKind, PipeReader, Read};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,8 +30,9 @@ use super::holder_cgroup::{self, Groups, OomWatch};
 use super::holder_echo::Echo;
 use super::holder_log::SegmentedLog;
 use super::holder_records::{self as records, End, Exit, FORMAT, Printed, Reserved, Started};
+use super::holder_redraw::Redraw;
 use super::holder_signals::Signals;
-use super::holder_spawn::{PIPE_BYTES, spawn};
+use super::holder_spawn::{PIPE_BYTES, Spawned, spawn};
 use super::kept_environment::{self, Variable};
 use super::private;
 use super::proc_tree::{ProcessRef, descendants};
@@ -40,8 +42,9 @@ use crate::ports::{Ended, Launch};
 /// One read from the pipe. Smaller costs system calls in a flood; bigger costs memory and, beyond the processor's cache,
 /// time. Measured: 64 KiB to 1 MiB are equal.
 const READ_BYTES: usize = 64 << 10;
-/// Reads in a row before the loop looks at anything else: a flood must not hide the end of the machine for long.
-const READS_IN_A_ROW: usize = 64;
+/// Read in a row before the loop looks at anything else: a flood must not hide the end of the machine for long. A terminal
+/// gives 4 KiB at a time.
+const BYTES_IN_A_ROW: usize = 64 * READ_BYTES;
 /// How old the counters in `printed` may be. They decide nothing by themselves; the agent looks about once a second.
 const COUNTERS_AGE_MAX: Duration = Duration::from_millis(250);
 /// How long the end of the workload waits for a slow reader of the echo. The power-off waits as long.
@@ -130,8 +133,10 @@ struct Holder {
     machine: Option<OwnedFd>,
     signals: Signals,
     /// `None` once every writer has closed it.
-    output: Option<PipeReader>,
+    output: Option<File>,
     log: SegmentedLog,
+    /// `None`: the log has each byte.
+    redraw: Option<Redraw>,
     echo: Option<Echo>,
     printed: Printed,
     /// Since when the counters on disk are out of date.
@@ -156,19 +161,22 @@ struct Wake {
 impl Holder {
     /// Starts the workload. `None`: it could not be started, and that is on record.
     fn start(dir: &Path, launch: &Launch, machine: Option<OwnedFd>, signals: Signals, base: Vec<Variable>) -> io::Result<Option<Self>> {
-        let log = SegmentedLog::new(&dir.join(records::LOG), launch.log_bytes_max);
+        let mut log = SegmentedLog::new(&dir.join(records::LOG), launch.log_bytes_max);
         let (started, exit) = (Reserved::new(dir, records::STARTED), Reserved::new(dir, records::EXIT));
         let running = records::open_running_as_holder(dir)?;
         let groups = Groups::of_unit(&holder_cgroup::unit_name(&launch.name));
         let this = ProcessRef::of(std::process::id()).ok_or(ErrorKind::NotFound)?;
         let oom = OomWatch::begin(groups.as_ref());
-        let (pid, output) = match spawn(dir, launch, groups.as_ref(), base) {
+        let Spawned { pid, output, no_terminal } = match spawn(dir, launch, groups.as_ref(), base) {
             Ok(spawned) => spawned,
             Err(end) => {
                 exit.write(&Exit { format: FORMAT, end, told: false })?;
                 return Ok(None);
             }
         };
+        if let Some(error) = no_terminal {
+            log.keep(format!("[lamp: no terminal is to be had ({error}): what is printed may come late]\n").as_bytes());
+        }
         let mut holder = Holder {
             dir: dir.to_owned(),
             this,
@@ -177,6 +185,7 @@ impl Holder {
             signals,
             output: Some(output),
             log,
+            redraw: launch.terminal.then(Redraw::default),
             echo: launch.echo.then(Echo::to_stdout).flatten(),
             printed: Printed::create(dir),
             counters_old_since: None,
@@ -215,7 +224,10 @@ impl Holder {
                 return Ok(Over::PowerCut);
             }
             if wake.output {
-                self.pump(READS_IN_A_ROW);
+                self.pump(BYTES_IN_A_ROW);
+            }
+            if let Some(redraw) = &mut self.redraw {
+                redraw.write_due(Instant::now(), &mut |bytes| self.log.keep(bytes));
             }
             if self.echo.as_mut().is_some_and(|echo| !echo.flush()) {
                 self.echo = None;
@@ -251,7 +263,9 @@ impl Holder {
         if let Some(echo) = self.echo.as_ref().filter(|echo| echo.wants_to_write()) {
             place(PollFd::new(echo.file(), PollFlags::OUT));
         }
-        let patience = self.counters_old_since.map(|since| COUNTERS_AGE_MAX.saturating_sub(since.elapsed()));
+        let counters = self.counters_old_since.map(|since| COUNTERS_AGE_MAX.saturating_sub(since.elapsed()));
+        let redraw = self.redraw.as_ref().and_then(Redraw::due).map(|due| due.saturating_duration_since(Instant::now()));
+        let patience = counters.into_iter().chain(redraw).min();
         let patience = patience.map(Timespec::try_from).transpose().map_err(|_| ErrorKind::InvalidData)?;
         match poll(&mut descriptors, patience.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -261,15 +275,23 @@ impl Holder {
         Ok(Wake { signal: ready(Some(0)), output: ready(output), power_cut: ready(machine) })
     }
 
-    /// Takes what is in the pipe, in at most that many reads.
-    fn pump(&mut self, reads_max: usize) {
-        for _ in 0..reads_max {
+    /// Takes what is in the pipe or the terminal, and not much more than so many bytes.
+    fn pump(&mut self, bytes_max: usize) {
+        let mut taken: usize = 0;
+        while taken < bytes_max {
             let Some(output) = self.output.as_mut() else { return };
             match output.read(&mut self.buffer) {
                 Ok(0) => self.output = None,
+                // A terminal that no writer has open any more.
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => self.output = None,
                 Ok(read) => {
                     let bytes = &self.buffer[..read];
-                    self.log.take(bytes);
+                    taken = taken.saturating_add(read);
+                    self.log.count(read);
+                    match &mut self.redraw {
+                        Some(redraw) => redraw.take(bytes, Instant::now(), &mut |bytes| self.log.keep(bytes)),
+                        None => self.log.keep(bytes),
+                    }
                     if self.echo.as_mut().is_some_and(|echo| !echo.offer(bytes)) {
                         self.echo = None;
                     }
@@ -299,7 +321,7 @@ impl Holder {
     /// The main process has ended: its output first, then the record, then the pipe that the agent waits on.
     fn record_end(&mut self, status: WaitStatus) -> io::Result<()> {
         // What it left in the pipe, and not what its orphans may go on writing for ever.
-        self.settle_output(PIPE_BYTES.div_ceil(READ_BYTES) + 1);
+        self.settle_output(PIPE_BYTES + READ_BYTES);
         let signal = status.terminating_signal();
         let sent_by_us = std::fs::exists(self.dir.join(records::KILLED)).unwrap_or(false);
         let died_of_sigkill = signal == Some(Signal::KILL.as_raw());
@@ -342,8 +364,11 @@ impl Holder {
     }
 
     /// Brings the log, the echo and the counters up to date.
-    fn settle_output(&mut self, reads_max: usize) {
-        self.pump(reads_max);
+    fn settle_output(&mut self, bytes_max: usize) {
+        self.pump(bytes_max);
+        if let Some(redraw) = &mut self.redraw {
+            redraw.finish(&mut |bytes| self.log.keep(bytes));
+        }
         self.log.finish();
         self.write_counters();
         if let Some(echo) = &mut self.echo {

@@ -86,9 +86,13 @@ impl SegmentedLog {
         (self.printed_bytes, self.dropped_bytes)
     }
 
+    /// Counts what was printed, whether it is kept as it is or not.
+    pub fn count(&mut self, bytes: usize) {
+        self.printed_bytes += bytes as u64;
+    }
+
     /// Keeps what there is room for and counts the rest. Never fails.
-    pub fn take(&mut self, mut bytes: &[u8]) {
-        self.printed_bytes += bytes.len() as u64;
+    pub fn keep(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = self.room();
             let part = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
@@ -242,6 +246,13 @@ pub fn segments(dir: &Path) -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl SegmentedLog {
+        fn take(&mut self, bytes: &[u8]) {
+            self.count(bytes.len());
+            self.keep(bytes);
+        }
+    }
 
     /// Everything on disk, in order.
     fn kept(dir: &Path) -> String {

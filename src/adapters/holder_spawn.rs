@@ -3,8 +3,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes /proc/self/oom_score_adj")]
 
-use std::fs;
-use std::io::{self, PipeReader};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +14,7 @@ use rustix::pipe::fcntl_setpipe_size;
 
 use super::holder_cgroup::Groups;
 use super::holder_records::{End, mark};
+use super::holder_terminal::{self, Terminal};
 use super::kept_environment::Variable;
 use crate::ports::Launch;
 
@@ -22,9 +24,17 @@ pub const PIPE_BYTES: usize = 1 << 20;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Starts the command in a process group of its own, with this environment and what the launch sets on top of it; gives its number and
-/// the reading end of its output.
-pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>, environment: Vec<Variable>) -> Result<(u32, PipeReader), End> {
+/// A workload that was just born.
+pub struct Spawned {
+    pub pid: u32,
+    /// The reading end of what it prints.
+    pub output: File,
+    /// Why it has no terminal, where it was to have one.
+    pub no_terminal: Option<io::Error>,
+}
+
+/// Starts the command in a process group of its own, with this environment and what the launch sets on top of it.
+pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>, environment: Vec<Variable>) -> Result<Spawned, End> {
     let not_started = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| End::NotStarted { what, errno: error.raw_os_error().unwrap_or(0) }
@@ -35,16 +45,22 @@ pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>, environment: 
     let Some((program, arguments)) = launch.argv.split_first() else {
         return Err(End::CannotExecute { program: String::new(), errno: rustix::io::Errno::NOENT.raw_os_error() });
     };
-    let (output, writer) = io::pipe().map_err(not_started("make the pipe for its output"))?;
-    // The smaller one works too.
-    let _ = fcntl_setpipe_size(&output, PIPE_BYTES);
-    rustix::io::ioctl_fionbio(&output, true).map_err(|errno| not_started("make the pipe for its output")(errno.into()))?;
+    let terminal = launch.terminal.then(Terminal::open).transpose();
+    let no_terminal = terminal.as_ref().err().map(|error| io::Error::from(error.kind()));
+    let has_terminal = matches!(terminal, Ok(Some(_)));
+    let (output, writer) = match terminal {
+        Ok(Some(terminal)) => (terminal.reader, terminal.writer),
+        Ok(None) | Err(_) => pipe().map_err(not_started("make the pipe for its output"))?,
+    };
     let errors = writer.try_clone().map_err(not_started("make the pipe for its output"))?;
 
     let mut command = Command::new(program);
     let (name, value) = mark(dir);
     // A launcher that started the agent has not started the command. What the job's own `env` says comes after it.
     command.env_clear().envs(environment);
+    if has_terminal {
+        command.envs(holder_terminal::variables(launch));
+    }
     command.args(arguments).current_dir(&launch.cwd).envs(&launch.env).env(name, value);
     command.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
     let spawned = with_ordinary_oom_score(|| match groups {
@@ -52,9 +68,17 @@ pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>, environment: 
         None => command.spawn(),
     });
     match spawned {
-        Ok(child) => Ok((child.id(), output)),
+        Ok(child) => Ok(Spawned { pid: child.id(), output, no_terminal }),
         Err(error) => Err(refusal(program, &error)),
     }
+}
+
+fn pipe() -> io::Result<(File, OwnedFd)> {
+    let (output, writer) = io::pipe()?;
+    // The smaller one works too.
+    let _ = fcntl_setpipe_size(&output, PIPE_BYTES);
+    rustix::io::ioctl_fionbio(&output, true)?;
+    Ok((File::from(OwnedFd::from(output)), OwnedFd::from(writer)))
 }
 
 /// Tells a command that can never be executed from a machine that could not make a process now.

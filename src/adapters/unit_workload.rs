@@ -96,6 +96,7 @@ mod tests {
             dir: "/var/lib/lamplighter/x y".into(),
             log_bytes_max: 0,
             echo: false,
+            terminal: true,
         };
         let arguments = UnitWorkloads::new(program).arguments(&launch);
         assert!(arguments.contains(&"--unit=lamp-digits-222222-0001-1.service".into()));

@@ -336,6 +336,7 @@ impl Agent {
             dir: attempt.start_dir(self.memory.start),
             log_bytes_max: LOG_SPOOL_BYTES_MAX,
             echo: attempt.mode == Mode::Alone,
+            terminal: spec.watch.terminal,
         }
     }
 }

@@ -299,11 +299,14 @@ impl Memory {
     /// The newest start, in the words of the log.
     pub fn start_name(&self) -> String {
         match self.stage {
-            Stage::Setup => "setup".to_owned(),
+            Stage::Setup => SETUP.to_owned(),
             _ => format!("start {} of the workload", self.starts()),
         }
     }
 }
+
+/// The name of a setup's start in the log.
+pub(super) const SETUP: &str = "setup";
 
 /// The folder of one start below the agent's state.
 pub fn start_dir(state: &Path, start: u32) -> PathBuf {

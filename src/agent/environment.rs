@@ -69,6 +69,8 @@ fn own(place: &Place<'_>) -> BTreeMap<String, String> {
 fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
     let (job, one, zero, host) = (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
     let mut env = map([
+        // Behind a pipe of the command's own, as in `python train.py | tee log`, no terminal helps.
+        ("PYTHONUNBUFFERED", one.clone()),
         ("SKYPILOT_TASK_ID", job.clone()),
         ("SKYPILOT_NUM_NODES", one.clone()),
         ("SKYPILOT_NODE_RANK", zero.clone()),

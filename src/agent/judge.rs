@@ -309,7 +309,7 @@ impl Agent {
     /// Whether work was done that the newest checkpoint does not hold. Without steps nobody can tell, so it was.
     fn dirty(&self) -> bool {
         let saved = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()).and_then(|summary| summary.step);
-        match (saved, self.board.progress().step) {
+        match (saved, self.board.told_ever()) {
             (Some(saved), Some(step)) => step > saved,
             _ => true,
         }

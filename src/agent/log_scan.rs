@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
+use super::attempt::SETUP;
 use super::logship::{Follow, Shared, segment_name, segments};
 use super::marks::{Board, Moment};
 use super::outbox::Outbox;
+use super::printed::Reader;
+use super::printed_steps::{Stand, Steps};
 use super::wake::to_next;
 
 /// Between two looks when nobody asks for one. The loop asks at each of its ticks, about once a second, if something was
@@ -35,11 +38,16 @@ const LINE_BYTES_MAX: usize = 4096;
 /// Lines matched in one look: at some ten microseconds each, two percent of a core. Others count as bytes only.
 const LINES_MAX: usize = 1000;
 
+/// Read in one look where nothing is searched for but a bar: its newest state is at the end.
+const SKIM_BYTES: u64 = 64 * 1024;
+
 /// What a line said.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Said {
     /// It matches the pattern; its step, if its first group is a number.
     Match(Option<f64>),
+    /// A step by a bar or a line of a stock program, and its loss.
+    Shown(Stand, Option<f64>),
     Done,
 }
 
@@ -48,18 +56,31 @@ pub(super) enum Said {
 pub(super) struct LineScan {
     pattern: Option<Regex>,
     done_line: Option<String>,
+    /// Without a pattern.
+    shown: Option<(Reader, Steps)>,
+    /// The start is the command's, and not the setup's.
+    is_work: bool,
     line: Vec<u8>,
     lines_left: usize,
 }
 
 impl LineScan {
     pub(super) fn new(pattern: Option<Regex>, done_line: Option<String>) -> Self {
-        LineScan { pattern, done_line, line: Vec::new(), lines_left: LINES_MAX }
+        let shown = pattern.is_none().then(|| (Reader::new(), Steps::default()));
+        LineScan { pattern, done_line, shown, is_work: true, line: Vec::new(), lines_left: LINES_MAX }
     }
 
-    /// Whether there is anything to look for.
-    pub(super) fn wanted(&self) -> bool {
+    /// Whether each line is to be looked at.
+    fn wants_all(&self) -> bool {
         self.pattern.is_some() || self.done_line.is_some()
+    }
+
+    /// Another start of the workload, or its setup, whose bars are not the work's.
+    fn begins(&mut self, is_work: bool) {
+        self.is_work = is_work;
+        if let Some((_, steps)) = &mut self.shown {
+            *steps = Steps::default();
+        }
     }
 
     pub(super) fn renew(&mut self) {
@@ -90,12 +111,18 @@ impl LineScan {
         if self.done_line.as_ref().is_some_and(|done| self.line.trim_ascii() == done.as_bytes().trim_ascii()) {
             said(Said::Done);
         }
-        let Some(pattern) = &self.pattern else { return };
         if self.line.is_empty() || self.lines_left == 0 {
             return;
         }
         self.lines_left -= 1;
         let text = String::from_utf8_lossy(&self.line);
+        if let Some((reader, steps)) = self.shown.as_mut().filter(|_| self.is_work)
+            && let Some(line) = reader.read(&text)
+            && let Some(stand) = steps.take(&line)
+        {
+            said(Said::Shown(stand, line.loss));
+        }
+        let Some(pattern) = &self.pattern else { return };
         if let Some(captures) = pattern.captures(&text) {
             let step = captures.get(1).and_then(|group| group.as_str().replace([',', '_'], "").parse().ok());
             said(Said::Match(step));
@@ -152,6 +179,7 @@ impl Scan {
             self.end_line();
             self.place = Place { start: follow.start, segment: 0, offset: 0 };
             *self.shared.scanned() = self.place;
+            self.lines.begins(follow.label.as_deref() != Some(SETUP));
         }
         let dir = follow.dir.join("log");
         for (segment, bytes) in segments(&self.shared.outbox, &dir) {
@@ -161,9 +189,12 @@ impl Scan {
             if segment > self.place.segment {
                 self.place = Place { start: follow.start, segment, offset: 0 };
             }
-            if !self.lines.wanted() {
-                self.board.logged(bytes.saturating_sub(self.place.offset));
-                self.place.offset = bytes.max(self.place.offset);
+            let unread = bytes.saturating_sub(self.place.offset);
+            let skim = if self.lines.is_work && !self.board.tells() { SKIM_BYTES } else { 0 };
+            if !self.lines.wants_all() && unread > skim {
+                self.board.logged(unread - skim);
+                self.place.offset = bytes - skim;
+                self.lines.line.clear();
             }
             while self.place.offset < bytes && self.budget > 0 && self.chunk(&dir).await {}
             *self.shared.scanned() = self.place;
@@ -185,7 +216,13 @@ impl Scan {
         self.budget = self.budget.saturating_sub(bytes.len() as u64);
         self.board.logged(bytes.len() as u64);
         let Scan { lines, board, shared, timed, .. } = self;
-        lines.feed(&bytes, |said| tell(board, &shared.outbox, said, *timed));
+        // Of the states that came since the last look only the newest has its time.
+        let mut shown = None;
+        lines.feed(&bytes, |said| match said {
+            Said::Shown(..) => shown = Some(said),
+            said => tell(board, &shared.outbox, said, *timed),
+        });
+        shown.into_iter().for_each(|said| tell(board, &shared.outbox, said, *timed));
         tokio::task::yield_now().await;
         !bytes.is_empty()
     }
@@ -206,6 +243,7 @@ fn tell(board: &Board, outbox: &Outbox, said: Said, timed: bool) {
                 board.step(step, now, timed);
             }
         }
+        Said::Shown(stand, loss) => board.shown(stand, loss, now, timed),
     }
 }
 
@@ -236,6 +274,21 @@ mod tests {
         let long = vec![b'x'; 10 << 20];
         let binary: Vec<u8> = (0..=255u8).filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
         assert_eq!(scan("^x", None, &[&long, b"\n", &binary, b"\nstep\n"]), [Said::Match(None)]);
+    }
+
+    #[test]
+    fn without_a_pattern_bars_are_read_and_those_of_a_setup_are_not() {
+        let bar = b"\r 37%|###   | 37/100 [00:10<00:17,  3.60it/s]\r 40%|###   | 40/100 [00:11<00:17,  3.60it/s]\r";
+        let read = |is_work| {
+            let mut scan = LineScan::new(None, None);
+            scan.begins(is_work);
+            let mut said = Vec::new();
+            scan.feed(bar, |what| said.push(what));
+            said
+        };
+        let shown = |step| Said::Shown(Stand { step, total: None }, None);
+        assert_eq!((read(true), read(false)), (vec![shown(37.0), shown(40.0)], vec![]));
+        assert_eq!(scan("never", None, &[bar]), [], "a pattern goes before");
     }
 
     #[test]

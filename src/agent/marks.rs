@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::printed_steps::Stand;
 use crate::instance::Marks;
 use crate::job::{Progress, ProgressLine};
 use crate::ports::Clock;
@@ -52,6 +53,8 @@ struct Inner {
     told: Option<f64>,
     /// The longest silence of a workload that reports, seconds.
     silent_secs: Option<f64>,
+    /// The job tells its steps itself, by its progress file or its pattern: what stock programs print says no more then.
+    tells: bool,
 }
 
 /// A moment, by both clocks.
@@ -162,25 +165,55 @@ impl Board {
 
     /// `timed`: the step was seen as it happened, so that it may count for the pace.
     pub(super) fn step(&self, step: f64, now: Moment, timed: bool) {
-        self.inner().step(step, now, timed);
+        self.inner().told(step, now, timed);
+    }
+
+    /// The step that the job itself has told: what is shown for people may be counted otherwise.
+    pub(super) fn told_ever(&self) -> Option<f64> {
+        let inner = self.inner();
+        inner.progress.step.filter(|_| inner.tells)
+    }
+
+    pub(super) fn tells(&self) -> bool {
+        self.inner().tells
+    }
+
+    /// A bar or a line for people shows this. It never names a checkpoint. Without a total no time left is given.
+    pub(super) fn shown(&self, stand: Stand, loss: Option<f64>, now: Moment, timed: bool) {
+        let mut inner = self.inner();
+        if inner.tells {
+            return;
+        }
+        if inner.progress.total != stand.total {
+            inner.forget_pace();
+        }
+        inner.progress.total = stand.total;
+        inner.progress.loss = loss.or(inner.progress.loss);
+        inner.step(stand.step, now, timed);
+        if stand.total.is_none() {
+            inner.progress.secs_per_step = None;
+        }
     }
 
     pub(super) fn line(&self, line: ProgressLine, now: Moment, timed: bool) {
         let mut inner = self.inner();
         inner.marks.progress += 1;
+        if line.step.is_some_and(f64::is_finite) {
+            inner.begins_to_tell();
+        }
         let progress = &mut inner.progress;
         progress.total = line.total.filter(|total| total.is_finite()).or(progress.total);
         progress.loss = line.loss.filter(|loss| loss.is_finite()).or(progress.loss);
         progress.message = line.message.or(progress.message.take());
         if let Some(step) = line.step {
-            inner.step(step, now, timed);
+            inner.told(step, now, timed);
         }
         if line.done == Some(true) {
             inner.done.get_or_insert(now.mono);
         }
         if line.checkpoint.is_some() {
             // One that was seen as it was made has no step of an earlier start.
-            (inner.has_marked, inner.saved_step) = (true, if timed { inner.told } else { inner.progress.step });
+            (inner.has_marked, inner.saved_step) = (true, if timed { inner.told } else { inner.progress.step.filter(|_| inner.tells) });
         }
         if line.checkpoint.is_some() && timed {
             inner.unsettled += 1;
@@ -193,10 +226,33 @@ impl Board {
 }
 
 impl Inner {
-    fn step(&mut self, step: f64, now: Moment, timed: bool) {
+    /// By the job itself.
+    fn told(&mut self, step: f64, now: Moment, timed: bool) {
         if !step.is_finite() {
             return;
         }
+        self.begins_to_tell();
+        self.step(step, now, timed);
+        if timed {
+            self.told = Some(step);
+        }
+    }
+
+    /// From now on the job's own steps count alone.
+    fn begins_to_tell(&mut self) {
+        if !std::mem::replace(&mut self.tells, true) {
+            (self.progress.total, self.progress.loss) = (None, None);
+            self.forget_pace();
+        }
+    }
+
+    /// Steps of another kind.
+    fn forget_pace(&mut self) {
+        self.intervals.clear();
+        (self.stepped, self.progress.secs_per_step) = (None, None);
+    }
+
+    fn step(&mut self, step: f64, now: Moment, timed: bool) {
         if self.progress.step != Some(step) {
             self.progress.at = Some(now.at);
         }
@@ -205,7 +261,6 @@ impl Inner {
         if !timed {
             return;
         }
-        self.told = Some(step);
         match self.stepped {
             Some((then, from)) if step > from => {
                 let secs = now.mono.saturating_sub(then).as_secs_f64();
@@ -242,5 +297,17 @@ mod tests {
         board.step(17.0, Moment { mono: Duration::ZERO, at }, true);
         board.restarted(at);
         assert_eq!((board.told(), board.progress().step), (None, Some(17.0)));
+    }
+
+    #[test]
+    fn the_jobs_own_steps_go_before_those_of_a_bar() {
+        let (board, at) = (Board::default(), jiff::Timestamp::UNIX_EPOCH);
+        let moment = |secs| Moment { mono: Duration::from_secs(secs), at };
+        board.shown(Stand { step: 400.0, total: Some(500.0) }, Some(1.0), moment(1), true);
+        assert_eq!((board.progress().step, board.told(), board.told_ever()), (Some(400.0), None, None));
+        board.line(ProgressLine { step: Some(3.0), ..ProgressLine::default() }, moment(2), true);
+        board.shown(Stand { step: 410.0, total: Some(500.0) }, None, moment(3), true);
+        let progress = board.progress();
+        assert_eq!((progress.step, progress.total, progress.loss, board.told()), (Some(3.0), None, None, Some(3.0)));
     }
 }

@@ -50,6 +50,8 @@ pub mod outputs;
 mod packer;
 pub mod preflight;
 mod prepare;
+mod printed;
+mod printed_steps;
 pub mod progress_tail;
 mod ran;
 mod requests;

@@ -159,6 +159,10 @@ pub struct WatchFile {
     /// later, which bill, what still runs is ended and the job has succeeded.
     #[schemars(extend("examples" = ["DONE"]))]
     pub done_marker: Option<String>,
+    /// Whether the command prints to a pseudo-terminal: then each line is seen when it is printed, and a progress bar is one
+    /// line of the log. `false` is a pipe: the log has each byte, and most programs print 4 to 8 KiB at a time.
+    #[schemars(extend("default" = true, "examples" = [false]))]
+    pub terminal: Option<bool>,
     /// From SIGTERM to SIGKILL when the workload is told to end.
     #[schemars(extend("default" = "30s", "examples" = ["2m"]))]
     pub grace: Option<SpanWord>,

@@ -152,6 +152,7 @@ impl<'a> Layers<'a> {
             gpus: at.pick("gpus", |w| w.gpus.clone()).map_or(default.gpus, |word| word.0),
             log_pattern: at.pick("log_pattern", |w| w.log_pattern.clone()),
             done_marker: at.pick("done_marker", |w| w.done_marker.clone()),
+            terminal: at.pick("terminal", |w| w.terminal).unwrap_or(default.terminal),
             term_grace: at.pick("grace", |w| w.grace.clone()).map_or(default.term_grace, |word| word.0),
             metrics: at.pick("metrics", |w| w.metrics).unwrap_or(default.metrics),
             alarm: at.pick("alarm", |w| w.alarm.clone()).map_or(default.alarm, |word| word.0),

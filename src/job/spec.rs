@@ -160,6 +160,8 @@ pub struct WatchSpec {
     pub log_pattern: Option<String>,
     /// A file below the workdir, or a line of the log, that says: the work is done even if the process is not.
     pub done_marker: Option<String>,
+    /// It prints to a pseudo-terminal; else to a pipe, at which most programs hold their lines back.
+    pub terminal: bool,
     /// From SIGTERM to SIGKILL when the workload is told to end.
     pub term_grace: Span,
     /// Whether a launched machine publishes its measurements where people and alarms see them.
@@ -324,6 +326,7 @@ impl Default for WatchSpec {
             gpus: GpuSelection::default(),
             log_pattern: None,
             done_marker: None,
+            terminal: true,
             term_grace: Span::from_secs(30),
             metrics: true,
             alarm: AlarmRule::default(),

@@ -25,6 +25,9 @@ pub struct Launch {
     pub log_bytes_max: u64,
     /// Also copy the output to the agent's own standard output (stand-alone runs in the foreground).
     pub echo: bool,
+    /// It prints to a pseudo-terminal, and lines that are drawn anew are thinned; else to a pipe, and all bytes are kept.
+    #[serde(default)]
+    pub terminal: bool,
 }
 
 /// How a start of the workload ended.

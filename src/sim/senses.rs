@@ -30,6 +30,7 @@ impl SensorFeed for Senses {
         let host = &self.host;
         let mono = host.world.timeline.now();
         let works = host.state().starts.last().is_some_and(|start| start.is_busy());
+        let hangs = host.state().starts.last().is_some_and(|start| start.truth().hung_since.is_some());
         if works && !host.world.habit.quiet {
             self.cpu += mono.saturating_sub(self.at);
         }
@@ -44,7 +45,12 @@ impl SensorFeed for Senses {
             memory_util_percent: Reading::Known(if works { 40.0 } else { 0.0 }),
             memory_used_mib: Reading::Known(9_000),
             memory_total_mib: Reading::Known(23_028),
-            power_watts: Reading::Known(if works { 240.0 } else { 60.0 }),
+            // A kernel that waits in a collective is busy, and draws little.
+            power_watts: Reading::Known(match works {
+                true if hangs => 110.0,
+                true => 240.0,
+                false => 60.0,
+            }),
             temperature_celsius: Reading::Known(60.0),
             used_by_workload: Reading::Known(true),
             used_by_others: Reading::Known(false),

@@ -41,6 +41,7 @@ impl Bench {
             dir: folder.path().join("start"),
             log_bytes_max: 64 << 20,
             echo: false,
+            terminal: true,
         };
         let program = HolderProgram { exe: env!("CARGO_BIN_EXE_lamp-agent").into(), leading: vec![], machine_pid: None, environment: None };
         Bench { folder, launch, program }

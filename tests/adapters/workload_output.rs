@@ -115,6 +115,70 @@ async fn what_is_shipped_makes_room_and_nothing_is_lost_uncounted() {
     assert!(printed - dropped > 4 << 20, "room was made: {}", printed - dropped);
 }
 
+/// A short line, and then it works on for as long as the test wants.
+async fn seen_while_it_works(argv: &[&str], file: Option<(&str, &str)>) {
+    let bench = Bench::of(argv);
+    if let Some((name, text)) = file {
+        fs::write(bench.file(name), text).expect("written");
+    }
+    let workload = bench.start().await;
+    until("its line is in the log while it works", || bench.output().starts_with(b"epoch 1 loss 0.5\n")).await;
+    assert!(!bench.has_exit_record());
+    until("it is counted", || workload.printed() == (17, 0)).await;
+}
+
+#[tokio::test]
+async fn python_that_never_flushes_is_seen() {
+    let script = "import time\nprint('epoch 1 loss 0.5')\nwhile True: time.sleep(1)\n";
+    seen_while_it_works(&["/usr/bin/env", "python3", "-E", "train.py"], Some(("train.py", script))).await;
+}
+
+#[tokio::test]
+async fn a_c_program_is_seen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("train.c"), folder.path().join("train"));
+    let text = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { printf(\"epoch 1 loss 0.5\\n\"); for (;;) sleep(1); }\n";
+    fs::write(&source, text).expect("written");
+    if !Command::new("cc").arg(&source).arg("-o").arg(&program).status().is_ok_and(|status| status.success()) {
+        return skipped("no C compiler makes the program that this test runs");
+    }
+    seen_while_it_works(&[program.to_str().expect("a plain path")], None).await;
+}
+
+/// `isatty` and the size say so; a read fails, and `/dev/tty` cannot be opened.
+#[tokio::test]
+async fn its_terminal_takes_lines_and_gives_no_key() {
+    let script = "test -t 1 && test -t 2 && test ! -t 0 && echo terminal; read -r key <&1 || echo no key; \
+                  (: < /dev/tty) || echo no tty; python3 -c 'import os; print(os.get_terminal_size(1))'; \
+                  echo $TERM $PAGER $NO_COLOR";
+    let bench = Bench::of_script(&format!("exec 2>/dev/null 3>&1; exec 2>&1; {script}"));
+    let workload = bench.start().await;
+    soon("it ends", workload.ended()).await;
+    let output = String::from_utf8(bench.output()).expect("text");
+    for part in ["terminal\n", "no key\n", "no tty\n", "columns=120, lines=40", "xterm cat 1\n"] {
+        assert!(output.contains(part), "{part}: {output}");
+    }
+}
+
+#[tokio::test]
+async fn a_bar_is_one_line_of_the_log_and_each_state_is_a_sign_of_life() {
+    let bench = Bench::of_script("for i in 1 2 3 4 5 6 7 8 9; do printf '\\r%s0%%' $i; sleep 0.01; done; printf '\\r100%%\\n'; echo done");
+    let workload = bench.start().await;
+    soon("it ends", workload.ended()).await;
+    let output = String::from_utf8(bench.output()).expect("text");
+    assert!(output.ends_with("\r100%\ndone\n") && output.lines().count() == 2 && output.len() < 30, "{output:?}");
+    assert_eq!(workload.printed(), (9 * 4 + 6 + 5, 0));
+}
+
+#[tokio::test]
+async fn without_a_terminal_each_byte_is_kept() {
+    let mut bench = Bench::of_script("test -t 1 || echo pipe; printf '\\r10%%\\r20%%\\r30%%\\n'");
+    bench.launch.terminal = false;
+    let workload = bench.start().await;
+    soon("it ends", workload.ended()).await;
+    assert_eq!(bench.output(), b"pipe\n\r10%\r20%\r30%\n");
+}
+
 /// A small file system of its own, for as long as it lives.
 struct SmallDisk(PathBuf);
 

@@ -209,7 +209,7 @@ fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
 fn a_hung_run_is_restarted_and_then_ended_as_stalled() {
     let bench = Bench::new();
     // Prints, so that there was progress, and then spins without a word.
-    let script = "echo start >> starts; for i in 1 2 3 4 5 6; do echo step $i; sleep 0.4; done; while :; do :; done";
+    let script = "echo start >> starts; for i in $(seq 18); do echo line $i; sleep 0.4; done; while :; do :; done";
     let out = bench.agent().args(["run", "--stall", "2s", "--grace", "1s", "--", "sh", "-c", script]).finish();
     assert_eq!(out.status.code(), Some(124), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(bench.json("state", "outcome.json")["because"], "stalled");

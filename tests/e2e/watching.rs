@@ -47,7 +47,7 @@ fn an_idle_job_is_stopped_with_the_numbers_of_the_verdict() {
 fn a_stalled_job_climbs_the_ladder() {
     let bench = Bench::new();
     bench.shell(
-        "echo begin >> $E2E_BENCH/starts; for i in 1 2 3 4 5 6; do echo step $i; sleep 0.3; done; while :; do :; done",
+        "echo begin >> $E2E_BENCH/starts; for i in $(seq 24); do echo line $i; sleep 0.3; done; while :; do :; done",
         "[watch]\nidle = 'off'\nstall = '2s'\nstall_steps = 1\nstall_restarts = 1\ngrace = '1s'\n",
     );
     let (receipt, reasons) = run(&bench, 107);

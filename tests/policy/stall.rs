@@ -91,7 +91,7 @@ fn a_workload_that_hangs_before_its_first_mark_on_another_machine_is_known_to_re
 /// Its long evaluations are the same there, after a line that it prints at its start.
 #[test]
 fn a_silence_of_another_machine_is_borne_after_the_first_mark_too() {
-    let series = Script::live().phase(MINUTE, step).phase(50.0 * MINUTE, spin).series;
+    let series = Script::live().phase(30.0 * MINUTE, step).phase(50.0 * MINUTE, spin).series;
     let most = |before: Option<f64>| {
         let mut watch = StallWatch::new(&StallSpec::default());
         before.into_iter().for_each(|secs| watch.goes_on(secs));
@@ -169,6 +169,77 @@ fn a_job_that_never_reports_is_only_told_about() {
     assert_eq!(judged.standing(), Standing::Busy);
 }
 
+/// Its lines wait in a buffer of its own: a configuration that fills it at once, and then a line a second that nobody sees.
+#[test]
+fn one_early_line_is_no_rhythm() {
+    let lines = |rates: &mut Rates| rates.log_bytes = Reading::Known(8192.0);
+    let judged = Script::live().phase(10.0, lines).phase(10.0 * HOUR, spin).stall();
+    assert_eq!(judged.action_at(WatchAction::Notify), Some(HOUR + 10.0), "somebody is told once");
+    assert_eq!(judged.action_at(WatchAction::Restart), None);
+    assert_eq!(judged.standing(), Standing::Busy);
+    // The file names a short window: it is meant for signs that come.
+    let spec = StallSpec { window: Some(Span::from_secs(30)), ..StallSpec::default() };
+    let judged = Script::new(crate::script::Sight::Tree, 1.0).phase(3.0, lines).phase(600.0, spin).stall_with(&spec);
+    assert_eq!(judged.action_at(WatchAction::Restart), None);
+}
+
+#[test]
+fn the_lines_of_a_start_up_are_no_rhythm_for_the_step_after_it() {
+    let line = |rates: &mut Rates| rates.log_bytes = Reading::Known(60.0);
+    let judged = Script::live().phase(9.0 * MINUTE, line).phase(45.0 * MINUTE, spin).phase(10.0, line).stall();
+    assert_eq!(judged.action_at(WatchAction::Notify), None);
+}
+
+/// After hours of lines, at the power that it has when it works.
+#[test]
+fn a_silent_step_of_45_minutes_is_told_and_not_ended() {
+    let line = |rates: &mut Rates| {
+        (rates.gpu_percent, rates.gpu_power_watts) = (Reading::Known(98.0), Reading::Known(300.0));
+        rates.log_bytes = Reading::Known(60.0);
+    };
+    let silent = |rates: &mut Rates| (rates.gpu_percent, rates.gpu_power_watts) = (Reading::Known(97.0), Reading::Known(290.0));
+    let rests = |rates: &mut Rates| (rates.gpu_percent, rates.gpu_power_watts) = (Reading::Known(0.0), Reading::Known(70.0));
+    let mut script = Script::live().phase(3.0 * HOUR, line);
+    for _ in 0..15 {
+        script = script.phase(150.0, silent).phase(30.0, rests);
+    }
+    let judged = script.phase(HOUR, line).stall();
+    assert_eq!(judged.action_at(WatchAction::Notify), Some(3.0 * HOUR + 20.0 * MINUTE));
+    assert_eq!((judged.action_at(WatchAction::Stacks), judged.action_at(WatchAction::Restart)), (None, None));
+    // On a machine without a GPU its CPU says the same.
+    let computes = |rates: &mut Rates| (rates.gpu_percent, rates.cpu_percent) = (Reading::Absent, Reading::Known(390.0));
+    let prints = |rates: &mut Rates| {
+        computes(rates);
+        rates.log_bytes = Reading::Known(60.0);
+    };
+    let judged = Script::live().phase(HOUR, prints).phase(45.0 * MINUTE, computes).stall();
+    assert_eq!((judged.action_at(WatchAction::Notify).is_some(), judged.action_at(WatchAction::Stacks)), (true, None));
+    let waits = |rates: &mut Rates| (rates.gpu_percent, rates.cpu_percent) = (Reading::Absent, Reading::Known(0.5));
+    let judged = Script::live().phase(HOUR, prints).phase(45.0 * MINUTE, waits).stall();
+    assert!(judged.action_at(WatchAction::Restart).is_some(), "one that waits for ever is begun anew");
+}
+
+#[test]
+fn a_line_at_each_epoch_is_a_rhythm_of_its_own() {
+    let line = |rates: &mut Rates| rates.log_bytes = Reading::Known(60.0);
+    for epoch in [30.0 * MINUTE, 50.0 * MINUTE] {
+        let mut script = Script::live().phase(MINUTE, line);
+        for number in 0..8 {
+            script = script.phase(epoch * if number % 2 == 0 { 1.0 } else { 1.2 }, spin).phase(10.0, line);
+        }
+        assert_eq!(script.stall().action_at(WatchAction::Stacks), None, "{epoch} s");
+    }
+}
+
+/// They are a promise of more, but it may load for long in between.
+#[test]
+fn five_steps_that_the_job_tells_are_judged_after_three_windows() {
+    let judged = Script::live().phase(MINUTE, step).phase(2.0 * HOUR, spin).stall();
+    assert_eq!(judged.action_at(WatchAction::Notify), Some(MINUTE + HOUR));
+    assert!(judged.action_at(WatchAction::Restart).is_some());
+    assert_eq!(Script::live().phase(40.0, step).phase(4.0 * HOUR, spin).stall().action_at(WatchAction::Restart), None, "four");
+}
+
 #[test]
 fn without_anything_to_watch_for_it_is_not_judged() {
     let blind = |rates: &mut Rates| rates.log_bytes = Reading::Absent;
@@ -213,7 +284,8 @@ proptest! {
 
     /// The rungs come in order and each gets its time.
     #[test]
-    fn the_ladder_is_climbed_in_order(window in 60..7200u64, worked in 60.0..7200.0f64) {
+    fn the_ladder_is_climbed_in_order(window in 60..7200u64, windows in 1.1..4.0f64) {
+        let worked = windows * window as f64;
         let spec = StallSpec { window: Some(Span::from_secs(window)), ..StallSpec::default() };
         let judged = Script::new(crate::script::Sight::Tree, 1.0).phase(worked, step).phase(window as f64 * 1.2 + 60.0, spin).stall_with(&spec);
         let at = |action| judged.action_at(action).expect("the silence lasts long enough");
