@@ -25,6 +25,9 @@ use crate::ports::StoreError;
 /// Downloads at once; bounded for the same reason as uploads.
 const FILES_IN_FLIGHT: usize = 4;
 
+/// What is believed of a manifest's upload: no checkpoint that took longer is of use on a machine that may be taken.
+const UPLOAD_SECS_MAX: f64 = 24.0 * 3600.0;
+
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     #[error("cannot write the checkpoint folder")]
@@ -248,7 +251,9 @@ async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Ar
 /// So that what was restored is neither seen as a change nor uploaded again; but what is another job's is uploaded with the
 /// first checkpoint of this one, which must not lean on it.
 fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool) {
-    let mut kept = Kept { last: Some(manifest.summary()), marks: manifest.marks, ..Kept::default() };
+    // A number that somebody has written.
+    let uploads = vec![manifest.upload_secs.clamp(0.0, UPLOAD_SECS_MAX)];
+    let mut kept = Kept { last: Some(manifest.summary()), marks: manifest.marks, uploads, ..Kept::default() };
     for file in &manifest.files {
         let Ok(Some(stamp)) = outbox.files.stamp(&folder.join(&file.path)) else { continue };
         if own {

@@ -10,6 +10,7 @@
 //! (that is `policy`), the signal (that is the loop's).
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ use crate::job::{CheckpointSpec, CheckpointSummary, ExitStatus};
 use crate::ports::TreeFile;
 
 pub use super::checkpoint_restore::{RestoreError, restore};
+
+/// Costs that are remembered for the percentile.
+const COSTS_MAX: usize = 100;
 
 pub(super) const KEPT: &str = "checkpoints.json";
 
@@ -66,6 +70,12 @@ pub(super) struct Shared {
     ends: Mutex<Ends>,
     pub wake: Notify,
     pub pace: Arc<Pace>,
+    /// What is whole is uploaded at once: the machine may be gone before the interval is over.
+    pub hurry: AtomicBool,
+    /// Since when an upload is under way that nobody was asked for.
+    pub uploading: Mutex<Option<Duration>>,
+    /// Of the folder, at the last look.
+    pub bytes: AtomicU64,
 }
 
 /// How the processes of the workload ended.
@@ -94,6 +104,9 @@ pub(super) struct Kept {
     pub doubted: Vec<(String, crate::ports::FileStamp, u64)>,
     /// Save, quiet time and upload together, in seconds.
     pub costs: Vec<f64>,
+    /// Of the uploads alone.
+    #[serde(default)]
+    pub uploads: Vec<f64>,
     /// Their 95th percentile, once it was asked for: it is, at every tick.
     #[serde(skip)]
     pub secs_p95: Option<f64>,
@@ -125,6 +138,9 @@ impl Checkpoints {
             ends: Mutex::default(),
             wake: Notify::new(),
             pace: Arc::new(Pace::default()),
+            hurry: AtomicBool::default(),
+            uploading: Mutex::default(),
+            bytes: AtomicU64::default(),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
         let worker = Worker::new(Arc::clone(&shared), journal, spec.interval, inbox, unseen_end);
@@ -194,18 +210,46 @@ impl Checkpoints {
     pub fn secs_p95(&self) -> Option<f64> {
         let mut kept = self.shared.kept();
         if kept.secs_p95.is_none() {
-            let mut costs = kept.costs.clone();
-            costs.sort_unstable_by(f64::total_cmp);
-            let index = (costs.len() * 95).div_ceil(100).checked_sub(1)?;
-            kept.secs_p95 = costs.get(index).copied();
+            kept.secs_p95 = p95(&kept.costs);
         }
         kept.secs_p95
     }
+
+    /// A notice stands, or it does not.
+    pub fn hurry(&self, is_near: bool) {
+        if self.shared.hurry.swap(is_near, Ordering::Relaxed) != is_near && is_near {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Of an upload alone: the 95th percentile, and what is left of one that nobody was asked for, going by that. `None`: never measured.
+    pub fn upload_p95(&self) -> Option<(Duration, Duration)> {
+        let p95 = Duration::from_secs_f64(p95(&self.shared.kept().uploads)?);
+        let since = *self.shared.uploading.lock().expect("it is only read and set");
+        let left = since.map_or(Duration::ZERO, |since| p95.saturating_sub(self.shared.outbox.clock.mono().saturating_sub(since)));
+        Some((p95, left))
+    }
+
+    /// Bytes in the folder at the last look; `None`: it was empty.
+    pub fn bytes(&self) -> Option<u64> {
+        Some(self.shared.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+}
+
+fn p95(costs: &[f64]) -> Option<f64> {
+    let mut costs = costs.to_vec();
+    costs.sort_unstable_by(f64::total_cmp);
+    let index = (costs.len() * 95).div_ceil(100).checked_sub(1)?;
+    costs.get(index).copied()
 }
 
 impl Shared {
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("nobody panics while holding what is kept: fields are only read and set")
+    }
+
+    pub(super) fn is_uploading(&self, since: Option<Duration>) {
+        *self.uploading.lock().expect("it is only read and set") = since;
     }
 
     pub(super) fn ends(&self) -> MutexGuard<'_, Ends> {
@@ -217,6 +261,17 @@ impl Kept {
     fn found(folder: &Folder) -> Self {
         let picture = folder.look_now().map(|look| look.picture).unwrap_or_default();
         Kept { files: picture.iter().map(|file| (file.path.clone(), file.stamp)).collect(), ..Kept::default() }
+    }
+
+    /// So many seconds, all in all and for the upload alone.
+    pub(super) fn took(&mut self, cost: f64, upload: f64) {
+        for (costs, cost) in [(&mut self.costs, cost), (&mut self.uploads, upload)] {
+            if costs.len() == COSTS_MAX {
+                costs.remove(0);
+            }
+            costs.push(cost);
+        }
+        self.secs_p95 = None;
     }
 
     pub(super) fn picture(&self) -> Picture {

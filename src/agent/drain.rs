@@ -90,7 +90,7 @@ impl Agent {
                 // An interruption ends without an outcome: what is not in the journal is not known to anybody.
                 losses.extend(lost.map(|text| self.lose(text)));
             }
-            self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), Some(&ahead)).await;
+            self.stop_workload(self.grace(end), Some(&ahead)).await;
         } else {
             self.stop_workload(Duration::ZERO, None).await;
         }

@@ -61,6 +61,7 @@ mod tick;
 mod troubles;
 mod unkept;
 mod wake;
+mod warning;
 
 pub use attempt::{Attempt, Ending, Folders, Memory, Mode, start_dir};
 pub use tick::{Agent, Finish, MEMORY, World};

@@ -83,7 +83,7 @@ pub use checkpointing::{Cadence, CadenceCost, CadenceFault, CadenceVerdict, cade
 pub use cloud_words::{cloud_text, cloud_words};
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch, YoungWindow, young_window};
-pub use interruption::{NoticeFacts, NoticeStep, judge_notice, over_by};
+pub use interruption::{NoticeFacts, NoticeStep, Saver, hurries, judge_notice, over_by};
 pub use settlement::is_by_a_user;
 pub use signals::rate as rate_text;
 pub use stall::{StallRhythm, StallWatch};

@@ -40,6 +40,7 @@ mod stacks;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;
+mod unasked;
 mod world;
 
 use std::sync::Arc;
