@@ -114,6 +114,9 @@ impl Worker {
             return None;
         }
         let ripe = self.watch.complete(now, self.torn == 0, self.pending.is_some())?;
+        if self.shared.held.load(Ordering::Relaxed) && !self.shared.kept().is_a_save(&ripe.picture) {
+            return None;
+        }
         (self.pending.is_some() || now >= self.not_before || self.shared.hurry.load(Ordering::Relaxed)).then_some(ripe)
     }
 
@@ -382,8 +385,7 @@ impl Worker {
         self.watch.keep(Arc::clone(&picture));
         {
             let mut kept = self.shared.kept();
-            kept.contents.retain(&picture);
-            kept.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
+            kept.holds(&picture);
             kept.last = Some(summary.clone());
             kept.count += 1;
             kept.took(cost, manifest.upload_secs);

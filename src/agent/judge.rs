@@ -45,11 +45,12 @@ pub(super) struct Warned {
 impl Agent {
     pub(super) fn decide(&mut self) -> Decision {
         let now = self.steady_now();
+        self.look_at_start();
         self.look_for_notice(now);
         self.look_for_extension();
         self.look_at_cadence();
         let (warning, limit) = (self.warning(now), self.limit(now));
-        let (hardware, moves) = (self.look_for_faults(), self.moves());
+        let (hardware, moves, start_up) = (self.look_for_faults(), self.moves(), self.start_up());
         let decision = supervise(&Facts {
             now,
             on: &self.attempt.resolved.spec.on,
@@ -57,6 +58,7 @@ impl Agent {
             workload: self.workload_fact(),
             stage: self.memory.stage,
             retries_used: self.memory.retries_used,
+            start_up: start_up.as_ref(),
             warning,
             over_by: self.taken_by(now),
             wish: self.wish(),

@@ -181,7 +181,7 @@ fn was_saved(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: O
 
 fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
     let began = evidence.second.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint } => Some(checkpoint),
+        What::Resumed { checkpoint, .. } => Some(checkpoint),
         _ => None,
     });
     let started = evidence.second.iter().find(|event| matches!(event.what, What::WorkloadStarted { .. })).map(|event| event.at);
@@ -214,7 +214,7 @@ pub const TELL_STEPS: &str =
 /// Whether the script itself went on: a checkpoint that nobody loads is worth nothing.
 fn went_on(evidence: &Evidence) -> Option<Check> {
     let from = evidence.second.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint } => Some(checkpoint.step),
+        What::Resumed { checkpoint, .. } => Some(checkpoint.step),
         _ => None,
     })?;
     Some(match (from, evidence.first_step_again) {
@@ -269,7 +269,7 @@ mod tests {
             }),
             notice: Span::from_secs(120),
             first: vec![event(2, What::Notice { notice }), event(2, asked), checkpoint(3, 2, 20.0)],
-            second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0) }), event(6, started)],
+            second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0), went_back: None }), event(6, started)],
             first_settled: None,
             last_step: Some(22.0),
             first_step_again: Some(21.0),

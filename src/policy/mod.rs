@@ -32,6 +32,7 @@ pub mod discard;
 pub mod doctor;
 pub mod driven_here;
 pub mod fallback;
+pub mod go_back;
 mod guard;
 pub mod hard_end;
 mod hardware;

@@ -12,10 +12,11 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::go_back::StartUp;
 use super::hardware::HardwareFault;
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use super::wishes::{EndWish, MoveWish};
-use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
+use crate::job::{CheckpointNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
 use crate::market::{Span, elapsed};
 
 /// All that the decision may depend on.
@@ -29,6 +30,8 @@ pub struct Facts<'a> {
     pub stage: Stage,
     /// How often the workload was restarted in this attempt after a failure.
     pub retries_used: u32,
+    /// The newest start, if it began from a checkpoint.
+    pub start_up: Option<&'a StartUp>,
     pub warning: Warning,
     /// By when the attempt must be over, where the cloud has said that it takes the machine, whether or not anything is done for it yet.
     pub over_by: Option<Timestamp>,
@@ -101,6 +104,10 @@ pub enum Step {
     Notify,
     /// Record what the processes wait for.
     Stacks,
+    /// Bring back the newest checkpoint before this one, and start again from it.
+    GoBack {
+        before: CheckpointNo,
+    },
     /// SIGTERM, grace, SIGKILL, wait, start again.
     Restart {
         after: Span,
@@ -241,6 +248,14 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
         let reason = Reason::new(facts.now, "workload", "setup_failed", format!("the setup script failed: {exit}"));
         return Some(end(facts, EndedBecause::SetupFailed, false, reason, facts.on.failure));
     }
+    if let Some(start) = facts.start_up.filter(|start| start.goes_back(exit)) {
+        let StartUp { from, lived, .. } = start;
+        let text =
+            format!("the workload {} within {lived} of its start from checkpoint {}: going back to an older one", in_words(exit), from.number());
+        let reason =
+            Reason::new(facts.now, "workload", "go_back", text).with("lived_secs", lived.secs_f64()).with("went_back", f64::from(start.times));
+        return Some(Decision { step: Step::GoBack { before: start.before() }, standing: standing(facts.stall, facts.idle), reason });
+    }
     let counts = facts.retries.exit_codes.is_empty() || exit.code.is_some_and(|code| facts.retries.exit_codes.contains(&code));
     let used = f64::from(facts.retries_used);
     if counts && facts.retries_used < facts.retries.max {
@@ -249,7 +264,12 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
         return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts.stall, facts.idle), reason });
     }
     let because = if exit.oom { EndedBecause::OutOfMemory } else { EndedBecause::Failed };
-    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload {}", in_words(exit))).with("retries_used", used);
+    let also = match facts.start_up.filter(|start| (start.times > 0 || start.is_last) && start.died_of_it(exit)) {
+        Some(StartUp { times: 0, .. }) => "; there is no older checkpoint to begin from".to_owned(),
+        Some(StartUp { times, .. }) => format!("; so it did from {} newer checkpoint{}", times, if *times == 1 { "" } else { "s" }),
+        None => String::new(),
+    };
+    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload {}{also}", in_words(exit))).with("retries_used", used);
     Some(end(facts, because, false, reason, facts.on.failure))
 }
 

@@ -16,6 +16,7 @@ mod deadman;
 mod ends;
 mod fetching;
 mod full_disk;
+mod going_back;
 mod hangs;
 mod hardware;
 mod heartbeat;
