@@ -59,6 +59,7 @@ impl Agent {
             Step::Save { asked_by } => self.begin_save(asked_by),
             Step::Notify => self.tell(&decision.reason),
             Step::Stacks => self.record_stacks(&decision.reason).await,
+            Step::GoBack { before } => return Box::pin(self.go_back(before)).await,
             Step::Restart { after } => return self.restart(&decision, after).await,
         }
         self.obey_checkpoint_wish();
@@ -258,6 +259,7 @@ impl Agent {
         self.saves.forget();
         self.warned.asked = None;
         self.board.restarted(self.out.clock.now());
+        self.note_beginning().await;
         if let Err(decision) = self.keep_start().await {
             return Some(decision);
         }

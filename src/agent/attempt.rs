@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::going_back::{Begun, WentBack};
 use super::observe::{Drawers, Rhythm};
 use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec};
 use crate::market::{Span, Usd, UsdPerHour};
@@ -71,6 +72,18 @@ pub struct Memory {
     pub rhythm: Rhythm,
     pub started: Timestamp,
     pub resumed_from: Option<CheckpointSummary>,
+    /// Files that were in the checkpoint folder before a restore: they came with the code. `None`: not known, or too many.
+    #[serde(default)]
+    pub shipped: Option<Vec<String>>,
+    /// The checkpoint that the newest start of the command began from.
+    #[serde(default)]
+    pub begun: Option<Begun>,
+    /// Each time that an older checkpoint was brought back.
+    #[serde(default)]
+    pub went_back: Vec<WentBack>,
+    /// An older checkpoint than this is to be brought back before the next start.
+    #[serde(default)]
+    pub back_before: Option<CheckpointNo>,
     /// When the command was first started, by the wall clock, which stamps its files.
     #[serde(default)]
     pub main_since: Option<Timestamp>,
@@ -274,6 +287,10 @@ impl Memory {
             rhythm: Rhythm::default(),
             started,
             resumed_from: None,
+            shipped: None,
+            begun: None,
+            went_back: Vec::new(),
+            back_before: None,
             main_since: None,
             working_since: None,
             saved: None,

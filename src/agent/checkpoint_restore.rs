@@ -14,6 +14,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 
+use super::checkpoint_back::{Target, clear};
 use super::checkpoints::{KEPT, Kept};
 use super::fetching::Fetching;
 use super::journal::Journal;
@@ -24,6 +25,9 @@ use crate::ports::StoreError;
 
 /// Downloads at once; bounded for the same reason as uploads.
 const FILES_IN_FLIGHT: usize = 4;
+
+/// The longest upload that is believed of a manifest: a checkpoint that took longer is of no use on a spot machine.
+const UPLOAD_SECS_MAX: f64 = 24.0 * 3600.0;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
@@ -79,13 +83,14 @@ pub async fn restore(
     fetching: &Fetching,
 ) -> Result<Option<Manifest>, RestoreError> {
     let scratch = scratch(folder);
-    let theirs = inherited.map(|job| Outbox { dir: JobDir::new(Arc::clone(outbox.dir.store()), job.clone()), ..outbox.clone() });
+    let theirs = theirs(outbox, inherited);
     let mut own = true;
     let try_both = async {
-        match (try_all(outbox, journal, (folder, false), &scratch, fetching).await?, &theirs) {
+        match (try_all(outbox, journal, (folder, Target::Any), &scratch, fetching).await?, &theirs) {
             (None, Some(theirs)) => {
                 own = false;
-                let found = try_all(theirs, journal, (folder, is_kept), &scratch, fetching).await?;
+                let target = if is_kept { Target::OnKeptDisk } else { Target::Any };
+                let found = try_all(theirs, journal, (folder, target), &scratch, fetching).await?;
                 let is_gone = found.is_none() && !is_kept && matches!(theirs.dir.discarded_of(StoredKind::Checkpoints).await, Ok(Some(_)));
                 if is_gone { Err(RestoreError::Discarded(theirs.dir.job().clone())) } else { Ok(found) }
             }
@@ -108,19 +113,23 @@ pub async fn restore(
             return Ok(Some(Manifest { step: None, ..manifest }));
         }
     };
-    remember(outbox, folder, &manifest, own);
-    journal.record(What::Resumed { checkpoint: manifest.summary() });
+    remember(outbox, folder, &manifest, own, Kept::default());
+    journal.record(What::Resumed { checkpoint: manifest.summary(), went_back: None });
     Ok(Some(manifest))
 }
 
+pub(super) fn theirs(outbox: &Outbox, inherited: Option<&JobId>) -> Option<Outbox> {
+    inherited.map(|job| Outbox { dir: JobDir::new(Arc::clone(outbox.dir.store()), job.clone()), ..outbox.clone() })
+}
+
 /// Beside the folder, so that a file can be moved into it in one step.
-fn scratch(folder: &Path) -> PathBuf {
+pub(super) fn scratch(folder: &Path) -> PathBuf {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     folder.with_file_name(format!(".{name}.lamp-restore"))
 }
 
 /// What there is to begin from.
-enum Found {
+pub(super) enum Found {
     Restored(Manifest),
     /// This file of it was written after it, and none was touched.
     OlderThan {
@@ -129,10 +138,10 @@ enum Found {
     },
 }
 
-async fn try_all(
+pub(super) async fn try_all(
     outbox: &Outbox,
     journal: &Journal,
-    (folder, is_kept): (&Path, bool),
+    (folder, target): (&Path, Target<'_>),
     scratch: &Path,
     fetching: &Fetching,
 ) -> Result<Option<Found>, RestoreError> {
@@ -140,17 +149,24 @@ async fn try_all(
     let mut failures = 0;
     let mut damaged: BTreeSet<CheckpointNo> = BTreeSet::new();
     loop {
-        let problem = match newest(outbox, &damaged).await {
+        let problem = match newest(outbox, &damaged, &target).await {
             Ok(None) => return Ok(None),
             Ok(Some((number, Err(error)))) => {
                 pass_over(journal, number, &Damaged::Manifest(error));
                 damaged.insert(number);
                 continue;
             }
-            Ok(Some((_, Ok(manifest)))) if is_kept && let Some(path) = newer_on_disk(outbox, &manifest, folder) => {
+            Ok(Some((number, Ok(manifest)))) if !target.takes(&manifest) => {
+                damaged.insert(number);
+                continue;
+            }
+            Ok(Some((_, Ok(manifest))))
+                if matches!(target, Target::OnKeptDisk)
+                    && let Some(path) = newer_on_disk(outbox, &manifest, folder) =>
+            {
                 return Ok(Some(Found::OlderThan { path, manifest }));
             }
-            Ok(Some((number, Ok(manifest)))) => match fetch(outbox, &manifest, folder, scratch, fetching).await {
+            Ok(Some((number, Ok(manifest)))) => match fetch(outbox, &manifest, (folder, &target), scratch, fetching).await {
                 Ok(()) => return Ok(Some(Found::Restored(manifest))),
                 Err(Stop::Damaged(why)) => {
                     pass_over(journal, number, &why);
@@ -179,8 +195,13 @@ fn pass_over(journal: &Journal, number: CheckpointNo, why: &Damaged) {
 
 /// The newest checkpoint that has a manifest and is not known to be damaged; the inner error is a manifest that is not a
 /// record of ours.
-async fn newest(outbox: &Outbox, damaged: &BTreeSet<CheckpointNo>) -> Result<Option<(CheckpointNo, Result<Manifest, JobDirError>)>, JobDirError> {
-    for number in outbox.dir.checkpoint_numbers().await?.into_iter().rev().filter(|number| !damaged.contains(number)) {
+async fn newest(
+    outbox: &Outbox,
+    damaged: &BTreeSet<CheckpointNo>,
+    target: &Target<'_>,
+) -> Result<Option<(CheckpointNo, Result<Manifest, JobDirError>)>, JobDirError> {
+    let wanted = |number: &CheckpointNo| !damaged.contains(number) && target.is_below(*number);
+    for number in outbox.dir.checkpoint_numbers().await?.into_iter().rev().filter(wanted) {
         match outbox.dir.manifest(number).await {
             Ok(None) => {}
             Ok(Some(manifest)) => return Ok(Some((number, Ok(manifest)))),
@@ -192,7 +213,13 @@ async fn newest(outbox: &Outbox, damaged: &BTreeSet<CheckpointNo>) -> Result<Opt
 }
 
 /// Downloads everything beside the folder, checks it, and only then moves it in.
-async fn fetch(outbox: &Outbox, manifest: &Manifest, folder: &Path, scratch: &Path, fetching: &Fetching) -> Result<(), Stop> {
+async fn fetch(
+    outbox: &Outbox,
+    manifest: &Manifest,
+    (folder, target): (&Path, &Target<'_>),
+    scratch: &Path,
+    fetching: &Fetching,
+) -> Result<(), Stop> {
     check(manifest)?;
     // A number that somebody has written.
     let bytes = manifest.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
@@ -203,6 +230,9 @@ async fn fetch(outbox: &Outbox, manifest: &Manifest, folder: &Path, scratch: &Pa
     let download = |(index, file)| download(outbox, file, scratch.join(format!("{index}")), &come).boxed();
     let downloads: Vec<BoxFuture<'_, _>> = manifest.files.iter().enumerate().map(download).collect();
     futures::stream::iter(downloads).buffer_unordered(FILES_IN_FLIGHT).try_collect::<()>().await?;
+    if let Target::Before { shipped, .. } = target {
+        clear(outbox, folder, shipped).await.map_err(Stop::Disk)?;
+    }
     for (index, file) in manifest.files.iter().enumerate() {
         outbox.files.place(&scratch.join(index.to_string()), &folder.join(&file.path), file.mode).map_err(Stop::Disk)?;
     }
@@ -247,8 +277,11 @@ async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Ar
 
 /// So that what was restored is neither seen as a change nor uploaded again; but what is another job's is uploaded with the
 /// first checkpoint of this one, which must not lean on it.
-fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool) {
-    let mut kept = Kept { last: Some(manifest.summary()), marks: manifest.marks, ..Kept::default() };
+pub(super) fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool, before: Kept) {
+    // The number comes from a file.
+    let measured = vec![manifest.upload_secs.clamp(0.0, UPLOAD_SECS_MAX)];
+    let uploads = if before.uploads.is_empty() { measured } else { before.uploads.clone() };
+    let mut kept = Kept { last: Some(manifest.summary()), marks: manifest.marks, uploads, ..before };
     for file in &manifest.files {
         let Ok(Some(stamp)) = outbox.files.stamp(&folder.join(&file.path)) else { continue };
         if own {

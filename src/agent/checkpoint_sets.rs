@@ -266,7 +266,7 @@ fn entry_of(path: &str) -> &str {
 }
 
 /// By the name alone; inside of a folder with a number, it is part of that checkpoint.
-fn is_log(path: &str) -> bool {
+pub(super) fn is_log(path: &str) -> bool {
     let (top, name) = (top(path), path.rsplit('/').next().unwrap_or(path));
     let named = [".log", ".jsonl", ".csv"].iter().any(|end| name.ends_with(end)) || name.contains(".tfevents.");
     named && (top == path || !top.bytes().any(|byte| byte.is_ascii_digit()))

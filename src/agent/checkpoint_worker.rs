@@ -31,9 +31,6 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// Torn tries in a row before a person is told.
 const TORN_MAX: u32 = 3;
 
-/// Costs that are remembered for the percentile.
-const COSTS_MAX: usize = 100;
-
 /// Sentences that a person is told in one attempt.
 const SAID_MAX: usize = 20;
 
@@ -117,7 +114,10 @@ impl Worker {
             return None;
         }
         let ripe = self.watch.complete(now, self.torn == 0, self.pending.is_some())?;
-        (self.pending.is_some() || now >= self.not_before).then_some(ripe)
+        if self.shared.held.load(Ordering::Relaxed) && !self.shared.kept().is_a_save(&ripe.picture) {
+            return None;
+        }
+        (self.pending.is_some() || now >= self.not_before || self.shared.hurry.load(Ordering::Relaxed)).then_some(ripe)
     }
 
     fn accept(&mut self, save: Save) {
@@ -153,6 +153,7 @@ impl Worker {
         self.look_after = LOOK.max(now.saturating_sub(begun) * LOOK_SHARE);
         match look {
             Ok(look) => {
+                self.shared.bytes.store(look.picture.iter().map(|file| file.stamp.bytes).sum(), Ordering::Relaxed);
                 if !look.skipped.is_empty() {
                     let rest = look.skipped.len() - 1;
                     self.say(format!("not part of any checkpoint: {}{}", look.skipped[0], if rest > 0 { " and others" } else { "" }));
@@ -222,6 +223,7 @@ impl Worker {
 
     async fn upload(&mut self, ripe: Ripe) {
         let complete_at = self.now();
+        let by_notice = (self.pending.is_none() && complete_at < self.not_before).then(|| "notice".to_owned());
         // What is left of a kept one, where others were taken away, holds no save up.
         let adds = ripe.adds_to(&self.shared.kept().picture());
         self.not_before = if adds { complete_at + self.interval.duration() } else { self.not_before };
@@ -234,6 +236,7 @@ impl Worker {
         let answers = self.pending.as_ref().filter(|save| self.answers(&save.ask, &ripe));
         let asked = answers.map(|save| (save.ask.at, save.asked_by.clone(), save.ask.as_is));
         let which = asked.as_ref().map(|_| self.accepted);
+        self.shared.is_uploading(self.pending.is_none().then_some(complete_at));
         let save_time = ripe.save_time(asked.as_ref().filter(|(_, _, as_is)| !as_is).map(|(at, _, _)| *at));
         let number = match self.next {
             Some(number) => number,
@@ -270,13 +273,14 @@ impl Worker {
                 upload_secs: 0.0,
                 marks: self.watch.known_marks(),
                 silent_secs: self.shared.board.longest_silence(),
-                asked_by: asked.as_ref().map(|(_, by, _)| by.clone()),
+                asked_by: asked.as_ref().map(|(_, by, _)| by.clone()).or(by_notice),
             },
             unknown: self.unknown.clone(),
             sent: Arc::clone(&sent),
             trouble: Arc::clone(&trouble),
         };
         let ended = self.drive(attempt, &ripe.picture, &sent, &trouble).await;
+        self.shared.is_uploading(None);
         let cost = save_time + self.now().saturating_sub(complete_at) + QUIET;
         self.ended(ended, ripe.picture, which, cost.as_secs_f64());
     }
@@ -381,15 +385,10 @@ impl Worker {
         self.watch.keep(Arc::clone(&picture));
         {
             let mut kept = self.shared.kept();
-            kept.contents.retain(&picture);
-            kept.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
+            kept.holds(&picture);
             kept.last = Some(summary.clone());
             kept.count += 1;
-            if kept.costs.len() == COSTS_MAX {
-                kept.costs.remove(0);
-            }
-            kept.costs.push(cost);
-            kept.secs_p95 = None;
+            kept.took(cost, manifest.upload_secs);
             kept.marks = self.watch.known_marks();
             self.shared.outbox.keep(KEPT, &*kept);
         }

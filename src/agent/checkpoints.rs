@@ -9,13 +9,16 @@
 //! The folder is looked at during an upload too, so that a torn try ends at once. What must never live here: when to save
 //! (that is `policy`), the signal (that is the loop's).
 
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::checkpoint_sets::{has_news, without_logs};
 use super::checkpoint_upload::{Contents, Folder};
 use super::checkpoint_watch::Picture;
 use super::checkpoint_worker::Worker;
@@ -23,9 +26,12 @@ use super::journal::Journal;
 use super::marks::Board;
 use super::outbox::{Outbox, Pace, Task};
 use crate::job::{CheckpointSpec, CheckpointSummary, ExitStatus};
-use crate::ports::TreeFile;
+use crate::ports::{FileStamp, TreeFile};
 
 pub use super::checkpoint_restore::{RestoreError, restore};
+
+/// Costs that are remembered for the percentile.
+const COSTS_MAX: usize = 100;
 
 pub(super) const KEPT: &str = "checkpoints.json";
 
@@ -66,6 +72,14 @@ pub(super) struct Shared {
     ends: Mutex<Ends>,
     pub wake: Notify,
     pub pace: Arc<Pace>,
+    /// Uploads wait for no interval: the machine may be gone before it is over.
+    pub hurry: AtomicBool,
+    /// When the present upload began, if no save was asked for.
+    pub uploading: Mutex<Option<Duration>>,
+    /// Size of the folder at the last look.
+    pub bytes: AtomicU64,
+    /// Nothing is uploaded: the workload was started from an older checkpoint, and has not shown that it gets on with it.
+    pub held: AtomicBool,
 }
 
 /// How the processes of the workload ended.
@@ -81,7 +95,7 @@ pub(super) struct Ends {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Kept {
     /// What the newest manifest of this machine holds, or what was restored.
-    pub files: Vec<(String, crate::ports::FileStamp)>,
+    pub files: Vec<(String, FileStamp)>,
     pub contents: Arc<Contents>,
     pub last: Option<CheckpointSummary>,
     /// Complete checkpoints written by this attempt.
@@ -91,9 +105,15 @@ pub(super) struct Kept {
     pub marks: Option<bool>,
     /// What a process that is gone may have left half, and how much is written in its place at least.
     #[serde(default)]
-    pub doubted: Vec<(String, crate::ports::FileStamp, u64)>,
+    pub doubted: Vec<(String, FileStamp, u64)>,
     /// Save, quiet time and upload together, in seconds.
     pub costs: Vec<f64>,
+    /// Seconds of the uploads alone.
+    #[serde(default)]
+    pub uploads: Vec<f64>,
+    /// Bytes that the checkpoints of this attempt held beyond the one before each, logs left out.
+    #[serde(default)]
+    pub written: u64,
     /// Their 95th percentile, once it was asked for: it is, at every tick.
     #[serde(skip)]
     pub secs_p95: Option<f64>,
@@ -125,6 +145,10 @@ impl Checkpoints {
             ends: Mutex::default(),
             wake: Notify::new(),
             pace: Arc::new(Pace::default()),
+            hurry: AtomicBool::default(),
+            uploading: Mutex::default(),
+            bytes: AtomicU64::default(),
+            held: AtomicBool::default(),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
         let worker = Worker::new(Arc::clone(&shared), journal, spec.interval, inbox, unseen_end);
@@ -162,8 +186,30 @@ impl Checkpoints {
         Ask { picture: None, marks: 0, at: self.shared.outbox.clock.mono(), as_is: true }
     }
 
+    /// Nothing is looked at or uploaded any more: the folder is about to be another.
+    pub fn end(&self) {
+        self._task.end();
+    }
+
+    /// Whether what the folder holds must not become the newest checkpoint yet.
+    pub fn hold(&self, is_held: bool) {
+        if self.shared.held.swap(is_held, Ordering::Relaxed) && !is_held {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Whether all files of the folder are in the newest checkpoint, apart from logs and `shipped`. Takes as long as the folder does.
+    pub async fn is_as_kept(&self, shipped: &[String]) -> bool {
+        let Ok(look) = self.shared.folder.look().await else { return true };
+        let ours = look.picture.iter().filter(|file| !shipped.contains(&file.path)).cloned().collect();
+        !has_news(&Arc::new(ours), &self.shared.kept().picture())
+    }
+
     /// After the signal: waits for the change to be complete, uploads it, writes the manifest. Never longer than `within`.
     pub async fn save(&self, ask: Ask, asked_by: &str, within: Duration) -> Saved {
+        if ask.as_is && self.shared.held.load(Ordering::Relaxed) {
+            return Saved::NoChange(self.last());
+        }
         let clock = &self.shared.outbox.clock;
         let (reply, answer) = oneshot::channel();
         let save = Save { ask, asked_by: asked_by.to_owned(), deadline: clock.mono() + within, reply };
@@ -190,22 +236,64 @@ impl Checkpoints {
         self.shared.kept().count
     }
 
+    /// Bytes that the checkpoints of this attempt held beyond the one before each, logs left out.
+    pub fn written(&self) -> u64 {
+        self.shared.kept().written
+    }
+
     /// 95th percentile of save, quiet time and upload together, for `policy::interruption`; `None` before the first.
     pub fn secs_p95(&self) -> Option<f64> {
         let mut kept = self.shared.kept();
         if kept.secs_p95.is_none() {
-            let mut costs = kept.costs.clone();
-            costs.sort_unstable_by(f64::total_cmp);
-            let index = (costs.len() * 95).div_ceil(100).checked_sub(1)?;
-            kept.secs_p95 = costs.get(index).copied();
+            kept.secs_p95 = p95(&kept.costs);
         }
         kept.secs_p95
     }
+
+    /// A notice stands, or it does not.
+    pub fn hurry(&self, is_near: bool) {
+        if self.shared.hurry.swap(is_near, Ordering::Relaxed) != is_near && is_near {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// The 95th percentile of the uploads alone, and how long the present one still takes by that. `None`: never measured.
+    pub fn upload_p95(&self) -> Option<(Duration, Duration)> {
+        let p95 = Duration::from_secs_f64(p95(&self.shared.kept().uploads)?);
+        let since = *self.shared.uploading.lock().expect("it is only read and set");
+        let left = since.map_or(Duration::ZERO, |since| p95.saturating_sub(self.shared.outbox.clock.mono().saturating_sub(since)));
+        Some((p95, left))
+    }
+
+    /// Bytes in the folder at the last look; `None`: it was empty.
+    pub fn bytes(&self) -> Option<u64> {
+        Some(self.shared.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+}
+
+/// A script may write its settings as it begins. A save is larger than this share of the checkpoint before it, which may hold several
+/// saves. If the share is smaller, settings count as a save. If it is larger, a save may not count beside many others.
+const SETTINGS_SHARE: u64 = 50;
+
+/// Whether so many new bytes are a checkpoint after one of `bytes`.
+pub(super) fn is_a_save(new: u64, bytes: u64) -> bool {
+    new > bytes / SETTINGS_SHARE
+}
+
+fn p95(costs: &[f64]) -> Option<f64> {
+    let mut costs = costs.to_vec();
+    costs.sort_unstable_by(f64::total_cmp);
+    let index = (costs.len() * 95).div_ceil(100).checked_sub(1)?;
+    costs.get(index).copied()
 }
 
 impl Shared {
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("nobody panics while holding what is kept: fields are only read and set")
+    }
+
+    pub(super) fn is_uploading(&self, since: Option<Duration>) {
+        *self.uploading.lock().expect("it is only read and set") = since;
     }
 
     pub(super) fn ends(&self) -> MutexGuard<'_, Ends> {
@@ -217,6 +305,35 @@ impl Kept {
     fn found(folder: &Folder) -> Self {
         let picture = folder.look_now().map(|look| look.picture).unwrap_or_default();
         Kept { files: picture.iter().map(|file| (file.path.clone(), file.stamp)).collect(), ..Kept::default() }
+    }
+
+    /// So many seconds, all in all and for the upload alone.
+    pub(super) fn took(&mut self, cost: f64, upload: f64) {
+        for (costs, cost) in [(&mut self.costs, cost), (&mut self.uploads, upload)] {
+            if costs.len() == COSTS_MAX {
+                costs.remove(0);
+            }
+            costs.push(cost);
+        }
+        self.secs_p95 = None;
+    }
+
+    /// This is complete now.
+    pub(super) fn holds(&mut self, picture: &Picture) {
+        self.written = self.written.saturating_add(self.beyond(picture));
+        self.contents.retain(picture);
+        self.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
+    }
+
+    /// Bytes of what the newest does not hold, logs left out.
+    fn beyond(&self, picture: &Picture) -> u64 {
+        let before: HashMap<&str, FileStamp> = self.files.iter().map(|(path, stamp)| (path.as_str(), *stamp)).collect();
+        without_logs(picture).filter(|file| before.get(file.path.as_str()) != Some(&file.stamp)).map(|file| file.stamp.bytes).sum()
+    }
+
+    /// Whether there is so much new in it that it must be a save.
+    pub(super) fn is_a_save(&self, picture: &Picture) -> bool {
+        self.last.as_ref().is_none_or(|last| is_a_save(self.beyond(picture), last.bytes))
     }
 
     pub(super) fn picture(&self) -> Picture {

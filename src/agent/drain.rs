@@ -15,6 +15,7 @@ use super::ahead::Ahead;
 use super::attempt::{Ending, Held};
 use super::boot::keep_alive;
 use super::checkpoints::Saved;
+use super::going_back::WentBack;
 use super::judge::UPLOAD_ALLOWANCE;
 use super::outbox::{TRY_SECS_MAX, chain};
 use super::rest::UNKEPT_WITHIN;
@@ -82,6 +83,7 @@ impl Agent {
     /// Saves, ends the workload and sends what is left of it. Gives what was lost, and until when the rest must have arrived.
     async fn drain_all(&mut self, end: &End) -> (Vec<String>, Duration) {
         let asked_by = end.because.word();
+        self.release_at(end);
         let mut losses = Vec::new();
         if self.ended.is_none() && self.workload.is_some() && self.memory.stage == Stage::Main {
             let ahead = self.ahead(end, UPLOAD_ALLOWANCE);
@@ -90,7 +92,7 @@ impl Agent {
                 // An interruption ends without an outcome: what is not in the journal is not known to anybody.
                 losses.extend(lost.map(|text| self.lose(text)));
             }
-            self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), Some(&ahead)).await;
+            self.stop_workload(self.grace(end), Some(&ahead)).await;
         } else {
             self.stop_workload(Duration::ZERO, None).await;
         }
@@ -281,6 +283,7 @@ impl Agent {
             last_checkpoint: self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()),
             checkpoints: self.checkpoints.as_ref().map_or(0, |checkpoints| checkpoints.count()),
             resumed_from: self.memory.resumed_from.clone(),
+            went_back: self.memory.went_back.last().map(WentBack::in_words),
             progress: Some(self.board.progress()),
             working_since: self.memory.working_since,
             saved: self.saved(),

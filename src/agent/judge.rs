@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::act::NOBODY;
 use super::attempt::{ASKED_FOR, BEHIND_MAX, Ending};
-use super::checkpoints::Saved;
 use super::tick::Agent;
 use crate::instance::{Notice, NoticeKind};
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, Reason};
 use crate::jobdir::What;
 use crate::market::{Span, elapsed};
 use crate::policy::{
-    Account, Afterwards, Decision, End, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, NoticeFacts, NoticeStep, Reached, Stage,
-    Standing, Warning, WorkloadFact, check_cadence, judge_limits, judge_notice, limit_level, standing, supervise,
+    Account, Afterwards, Decision, End, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, Reached, Stage, Standing, WorkloadFact,
+    check_cadence, judge_limits, limit_level, standing, supervise,
 };
-use crate::ports::{PowerOff, Signal};
+use crate::ports::PowerOff;
 
 /// What EC2 gives before it takes a spot machine.
 const CLOUDS_NOTICE: Span = Span::from_secs(120);
@@ -47,11 +45,12 @@ pub(super) struct Warned {
 impl Agent {
     pub(super) fn decide(&mut self) -> Decision {
         let now = self.steady_now();
+        self.look_at_start();
         self.look_for_notice(now);
         self.look_for_extension();
         self.look_at_cadence();
         let (warning, limit) = (self.warning(now), self.limit(now));
-        let (hardware, moves) = (self.look_for_faults(), self.moves());
+        let (hardware, moves, start_up) = (self.look_for_faults(), self.moves(), self.start_up());
         let decision = supervise(&Facts {
             now,
             on: &self.attempt.resolved.spec.on,
@@ -59,6 +58,7 @@ impl Agent {
             workload: self.workload_fact(),
             stage: self.memory.stage,
             retries_used: self.memory.retries_used,
+            start_up: start_up.as_ref(),
             warning,
             over_by: self.taken_by(now),
             wish: self.wish(),
@@ -250,68 +250,6 @@ impl Agent {
         let bytes = crate::jobdir::encode(notice);
         if let Err(error) = self.out.files.replace(&self.attempt.notice_file(), &bytes) {
             tracing::warn!("cannot write the notice file: {error}");
-        }
-    }
-
-    fn warning(&mut self, now: Timestamp) -> Warning {
-        let Some(notice) = self.warned.notice.clone() else { return Warning::None };
-        self.learn_of_saves();
-        let spec = self.attempt.resolved.spec.checkpoint.as_ref();
-        let signal = spec.and_then(|spec| spec.signal.as_deref());
-        let saves = self.checkpoints.as_ref();
-        let facts = NoticeFacts {
-            notice: Notice { at: self.warned.at.unwrap_or(notice.at), ..notice.clone() },
-            first_seen: self.warned.first_seen.unwrap_or(now),
-            now,
-            // A job without checkpoints has nothing to save, which takes no time.
-            save_p95: match saves {
-                Some(saves) => saves.secs_p95().map(|secs| Span::from_duration(Duration::from_secs_f64(secs))),
-                None => Some(Span::ZERO),
-            },
-            saving_ends: !signal.and_then(Signal::from_name).is_some_and(Signal::asks),
-            saved_since: self.warned.saved,
-            dirty_since: self.dirty(),
-        };
-        match judge_notice(&facts) {
-            NoticeStep::SaveNow if self.warned.asked.is_none() && self.phase == AttemptPhase::Running => Warning::Save,
-            NoticeStep::SaveNow | NoticeStep::Wait { .. } => Warning::None,
-            NoticeStep::Final { by, at } => Warning::Final { by, at },
-            NoticeStep::Void => {
-                self.warned.void.push(notice);
-                self.warned.notice = None;
-                Warning::None
-            }
-        }
-    }
-
-    /// The answer to the newest request for a checkpoint, if it came after the notice was seen.
-    fn learn_of_saves(&mut self) {
-        let answer = self.saves.answer();
-        if answer == Some(Saved::Failed(NOBODY.into())) {
-            // It may still be importing: it is asked again at the next look, and said once.
-            self.saves.forget();
-            self.warned.asked = None;
-            self.attend(NOBODY.into());
-        }
-        if std::mem::take(&mut self.warned.joined) {
-            match &answer {
-                // Nothing came of a save that was asked for earlier: now it is asked for this.
-                Some(Saved::NoChange(_) | Saved::Failed(_)) => self.warned.asked = None,
-                Some(Saved::Complete(_)) => {}
-                None => self.warned.joined = true,
-            }
-        }
-        if self.warned.asked.is_some() && matches!(answer, Some(Saved::Complete(_))) {
-            self.warned.saved = true;
-        }
-    }
-
-    /// Whether work was done that the newest checkpoint does not hold. Without steps nobody can tell, so it was.
-    fn dirty(&self) -> bool {
-        let saved = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()).and_then(|summary| summary.step);
-        match (saved, self.board.told_ever()) {
-            (Some(saved), Some(step)) => step > saved,
-            _ => true,
         }
     }
 

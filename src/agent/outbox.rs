@@ -191,6 +191,10 @@ impl Task {
     pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
         Task(tokio::spawn(future).abort_handle())
     }
+
+    pub(super) fn end(&self) {
+        self.0.abort();
+    }
 }
 
 impl Drop for Task {

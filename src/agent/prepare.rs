@@ -12,6 +12,7 @@ use super::attempt::{Attempt, Ending, Mode};
 use super::boot::kept_work;
 use super::checkpoints::{Checkpoints, restore};
 use super::fetching::Fetching;
+use super::going_back::shipped;
 use super::outbox::{Outbox, TRY_SECS_MAX, chain};
 use super::preflight::preflight;
 use super::tick::{Agent, MEMORY};
@@ -21,10 +22,6 @@ use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity, setup_a
 use crate::jobdir::{What, layout};
 use crate::policy::{Decision, End, Stage, Standing, Step, afterwards};
 use crate::ports::{Ended, Scope, WorkloadError};
-
-/// Between two looks at how the fetching stands. Oftener shows nobody anything sooner, since the heartbeat is slower; less often
-/// leaves what is over for longer in the status.
-const FETCH_LOOK: Duration = Duration::from_secs(2);
 
 /// How long the driver may take to answer for the first time.
 const FIRST_SAMPLE_MAX: Duration = Duration::from_secs(15);
@@ -125,6 +122,9 @@ impl Agent {
             }
             self.memory.prepared = true;
             self.keep();
+        }
+        if let Err(decision) = self.bring_back().await {
+            return Some(decision);
         }
         if self.checkpoints.is_none() {
             self.open_checkpoints();
@@ -236,14 +236,16 @@ impl Agent {
             checkpoints.workload_started();
         }
         self.checkpoints = Some(checkpoints);
+        self.hold_back();
     }
 
     async fn prepare(&mut self) -> Option<Decision> {
         if self.attempt.mode == Mode::Launched {
-            let resumed = match self.fetched().await {
-                Ok(resumed) => resumed,
+            let (resumed, shipped) = match self.fetched().await {
+                Ok(fetched) => fetched,
                 Err(decision) => return Some(decision),
             };
+            self.memory.shipped = shipped;
             if let Some(longest) = resumed.as_ref().and_then(|manifest| manifest.silent_secs) {
                 self.watching.goes_on(longest);
                 self.memory.rhythm = self.watching.rhythm();
@@ -254,26 +256,12 @@ impl Agent {
     }
 
     /// Code and checkpoint, or the decision that ends the attempt before they are here.
-    async fn fetched(&mut self) -> Result<Option<Manifest>, Decision> {
+    async fn fetched(&mut self) -> Result<(Option<Manifest>, Option<Vec<String>>), Decision> {
         let fetching = Fetching::new(Arc::clone(&self.out.clock));
-        let mut work = fetch(self.out.clone(), self.attempt.clone(), self.journal.clone(), fetching.clone()).boxed();
-        loop {
-            let decision = tokio::select! {
-                biased;
-                fetched = &mut work => {
-                    self.tell_of_fetching(None);
-                    return fetched.map_err(|error| self.unprepared(chain(&error)));
-                }
-                decision = self.guard_for(FETCH_LOOK) => decision,
-            };
-            if let Some(decision) = decision {
-                return Err(decision);
-            }
-            let look = fetching.look();
-            self.tell_of_fetching(look.told);
-            if let Some(text) = look.over {
-                return Err(self.unprepared(text));
-            }
+        let work = fetch(self.out.clone(), self.attempt.clone(), self.journal.clone(), fetching.clone());
+        match self.patient_fetch(&fetching, work).await? {
+            Ok(fetched) => fetched.map_err(|error| self.unprepared(chain(&error))),
+            Err(text) => Err(self.unprepared(text)),
         }
     }
 
@@ -332,8 +320,13 @@ impl Agent {
     }
 }
 
-/// Code into the work folder, then the newest complete checkpoint over it.
-async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal, fetching: Fetching) -> Result<Option<Manifest>, PrepareError> {
+/// Code into the work folder, then the newest complete checkpoint over it. Gives that, and what of its folder came with the code.
+async fn fetch(
+    out: Outbox,
+    attempt: Attempt,
+    journal: super::journal::Journal,
+    fetching: Fetching,
+) -> Result<(Option<Manifest>, Option<Vec<String>>), PrepareError> {
     let folders = &attempt.folders;
     let is_kept = is_work_kept(&out, &attempt);
     if is_kept {
@@ -358,14 +351,15 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal, 
         }
     }
     if attempt.resolved.spec.checkpoint.is_none() {
-        return Ok(None);
+        return Ok((None, None));
     }
+    let shipped = shipped(&out, &attempt, is_kept).await;
     let inherited = attempt.resolved.inherited().map(|from| &from.job);
     let restored = restore(&out, inherited, &journal, (&attempt.checkpoint_dir(), is_kept), &fetching).await.map_err(PrepareError::Restore)?;
     fetching.done();
     // A script writes into the folder that it was told of; at the first start nothing was restored into it.
     out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
-    Ok(restored)
+    Ok((restored, shipped))
 }
 
 /// Whether the work folder is that of the job which this one goes on from, on the disk that was kept of it.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::coming_end::Held;
 use super::discarded::DiscardedShown;
 use super::explain_words::{asker, market_text, reason_text};
+use super::receipt::resumed_text;
 use super::status::{local_time, waits};
 use super::{Context, ExitCode, Fault, Stream, Style, explain_cost, job_root};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
@@ -295,7 +296,7 @@ fn event_text(what: &What, starts: &mut Starts, all: bool) -> Option<(&'static s
     Some(match what {
         What::Verdict { reason } => ("verdict", reason_text(reason)),
         What::Notice { notice } => ("notice", format!("{} at {}", notice.detail, local_time(notice.at))),
-        What::Resumed { checkpoint } => ("resumed", format!("from checkpoint {}{}", checkpoint.number.number(), step_text(checkpoint.step))),
+        What::Resumed { checkpoint, went_back } => ("resumed", resumed_text(checkpoint, went_back.as_deref())),
         What::WorkloadStarted { start, command, .. } => ("started", starts.text(*start, command)),
         What::WorkloadEnded { start, exit, orphans } => ("ended", starts.end(*start, &exit.to_string(), *orphans)),
         What::Wish { number, by, text } => ("request", format!("{number} by {by}: {text}")),

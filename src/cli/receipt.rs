@@ -11,7 +11,7 @@ use super::summary::Summary;
 use super::wrap::wrap;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run};
 use crate::controller::Ticked;
-use crate::job::{JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
+use crate::job::{CheckpointSummary, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
 use crate::market::Span;
 use crate::wire::Store;
@@ -142,6 +142,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
         let table = render_table_within(width.map(|width| width - 2), &headings, &rows, &[0, 4, 5], GIVE);
         lines.extend(table.lines().map(|line| format!("  {line}")));
     }
+    lines.extend(receipt.attempts.iter().filter_map(went_back));
     let span = |secs: f64| Span::from_secs(secs.round() as u64);
     lines.push(format!(
         "  total {}{}; useful {}, idle {}; checkpoints {}",
@@ -175,6 +176,19 @@ fn neither(receipt: &Receipt) -> Option<String> {
     let text =
         || format!("  {} of the {} billed is neither: boots, set-up, restores, ends, and machines kept for a look or lost", span(rest), span(billed));
     (rest >= NEITHER_SECS && rest >= NEITHER_SHARE * billed).then(text)
+}
+
+/// For the journal: from which checkpoint, and why not from a newer one.
+pub fn resumed_text(checkpoint: &CheckpointSummary, went_back: Option<&str>) -> String {
+    let step = checkpoint.step.map(|step| format!(" (step {step})")).unwrap_or_default();
+    let why = went_back.map(|why| format!(", because {why}")).unwrap_or_default();
+    format!("from checkpoint {}{step}{why}", checkpoint.number.number())
+}
+
+/// Why an attempt began from an older checkpoint than the newest.
+fn went_back(attempt: &ReceiptAttempt) -> Option<String> {
+    let (from, why) = attempt.resumed_from.as_ref().zip(attempt.went_back.as_ref())?;
+    Some(format!("  attempt {} began from checkpoint {}, because {why}", attempt.attempt.number(), from.number.number()))
 }
 
 fn left(left: &Leaving) -> String {

@@ -215,7 +215,7 @@ fn was_saved(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: O
 
 fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
     let began = evidence.second.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint } => Some(checkpoint),
+        What::Resumed { checkpoint, .. } => Some(checkpoint),
         _ => None,
     });
     let started = evidence.second.iter().find(|event| matches!(event.what, What::WorkloadStarted { .. })).map(|event| event.at);
@@ -277,7 +277,7 @@ mod tests {
             }),
             notice: Span::from_secs(120),
             first: vec![event(2, What::Notice { notice }), event(2, asked), checkpoint(3, 2, 20.0)],
-            second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0) }), event(6, started)],
+            second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0), went_back: None }), event(6, started)],
             first_settled: None,
             last_step: Some(22.0),
             again: Again { step: Some(21.0), is_told: true, ..Again::default() },

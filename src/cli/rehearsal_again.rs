@@ -44,7 +44,7 @@ const LOAD: &str = "at its start the script must load the newest file in LAMP_CH
 
 pub(super) fn went_on(evidence: &Evidence) -> Option<Check> {
     let told = evidence.second.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint } => Some(checkpoint.step),
+        What::Resumed { checkpoint, .. } => Some(checkpoint.step),
         _ => None,
     })?;
     let again = &evidence.again;
@@ -122,7 +122,7 @@ mod tests {
     fn evidence(told: Option<f64>, again: Again) -> Evidence {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
         let checkpoint = CheckpointSummary { number: CheckpointNo::FIRST, attempt: AttemptNo::FIRST, created: at, step: told, bytes: 1 };
-        Evidence { second: vec![Event { seq: 1, at, what: What::Resumed { checkpoint } }], again, last_step: Some(160.0), ..Evidence::default() }
+        Evidence { second: vec![Event { seq: 1, at, what: What::Resumed { checkpoint, .. } }], again, last_step: Some(160.0), ..Evidence::default() }
     }
 
     fn judged(told: Option<f64>, again: Again) -> (bool, String) {

@@ -46,7 +46,7 @@ impl Stage<'_> {
         let again = &evidence.again;
         // A line of the log that counts from the start again may count this attempt alone: then its first save decides.
         let told = evidence.second.iter().find_map(|event| match &event.what {
-            What::Resumed { checkpoint } => checkpoint.step,
+            What::Resumed { checkpoint, .. } => checkpoint.step,
             _ => None,
         });
         let is_told = again.is_told && again.step.is_some_and(|step| again.is_reported || told.is_some_and(|told| step + 1.0 >= told));
@@ -144,7 +144,7 @@ fn started(events: &[Event]) -> Option<Timestamp> {
 
 fn resumed(events: &[Event]) -> Option<CheckpointNo> {
     events.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint } => Some(checkpoint.number),
+        What::Resumed { checkpoint, .. } => Some(checkpoint.number),
         _ => None,
     })
 }

@@ -198,7 +198,7 @@ fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
     let mut restless = false;
     for event in events {
         match &event.what {
-            What::Checkpoint { checkpoint, .. } | What::Resumed { checkpoint } => (last, restless) = (Some(checkpoint), false),
+            What::Checkpoint { checkpoint, .. } | What::Resumed { checkpoint, .. } => (last, restless) = (Some(checkpoint), false),
             What::Attention { text } if text == NEVER_RESTS => restless = true,
             _ => {}
         }

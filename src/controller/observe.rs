@@ -137,7 +137,7 @@ async fn read_journal(dir: &JobDir, number: AttemptNo, known: &mut Option<(usize
     let mut journal = Journal::default();
     for event in dir.events_in(batches).await? {
         match event.what {
-            What::Resumed { checkpoint } => journal.resumed_from = Some(checkpoint),
+            What::Resumed { checkpoint, went_back } => (journal.resumed_from, journal.went_back) = (Some(checkpoint), went_back),
             What::Checkpoint { checkpoint, .. } => {
                 journal.checkpoints += 1;
                 journal.last_checkpoint = Some(checkpoint);

@@ -36,6 +36,9 @@ pub struct Outcome {
     /// The checkpoint that this attempt began from.
     #[serde(default)]
     pub resumed_from: Option<CheckpointSummary>,
+    /// Why from this one and not from a newer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub went_back: Option<String>,
     #[serde(default)]
     pub progress: Option<Progress>,
     /// When the workload was first seen to work; `None`: it was not.

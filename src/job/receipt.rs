@@ -88,6 +88,9 @@ pub struct ReceiptAttempt {
     pub exit: Option<ExitStatus>,
     #[serde(default)]
     pub resumed_from: Option<CheckpointSummary>,
+    /// Why from this one and not from a newer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub went_back: Option<String>,
 }
 
 /// All that is known of one attempt at the end.
@@ -150,6 +153,7 @@ impl From<&AttemptRecord> for ReceiptAttempt {
             ended_because: settled.because,
             exit: outcome.as_ref().and_then(|outcome| outcome.exit),
             resumed_from: outcome.as_ref().and_then(|outcome| outcome.resumed_from.clone()),
+            went_back: outcome.as_ref().and_then(|outcome| outcome.went_back.clone()),
         }
     }
 }

@@ -29,6 +29,9 @@ pub enum What {
     },
     Resumed {
         checkpoint: CheckpointSummary,
+        /// Why from this one and not from a newer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        went_back: Option<String>,
     },
     WorkloadStarted {
         start: u32,

@@ -3,6 +3,8 @@
 //! ```text
 //!   first seen ─ save at once (if the workload goes on after saving) ─ train on ─ final save ─ manifest ─ gone
 //!                                                                       at − (p95 + 30 s)     at − 15 s     at
+//!   without a signal: whatever is whole is uploaded at once ─ train on ─ end of the workload ─ manifest ─ gone
+//!                                                             at − (upload + 30 s)             at − 15 s     at
 //! ```
 //! The time between notice and end is paid for, so it is used; but the last checkpoint must be whole before the end.
 //! A notice that lies far in the past was not carried out: it is void, and training goes on. What must never live here:
@@ -25,6 +27,13 @@ const MANIFEST_MARGIN_SECS: i64 = 15;
 /// Three minutes after its time a notice that did nothing is void: EC2 leaves it in place when it did not reclaim.
 const VOID_AFTER_SECS: i64 = 180;
 
+/// Between the end of a workload that saves by itself and the moment when the upload must begin: it may save once more when it is told
+/// to end. A short notice gives an eighth of its length: more would take the time for work.
+const END_MARGIN_SECS: i64 = 15;
+
+/// The rate of a line that was never measured. EC2 is faster to its bucket, so that an estimate errs towards an earlier end.
+const ASSUMED_BYTES_PER_SEC: f64 = 10e6;
+
 /// Ten minutes before a scheduled reboot or retirement the final save begins at the latest: such events are known long
 /// before and begin up to minutes early.
 const MAINTENANCE_LEAD_SECS: i64 = 600;
@@ -41,11 +50,26 @@ pub struct NoticeFacts {
     pub now: Timestamp,
     /// The measured 95th percentile of saving and uploading; `None`: never measured.
     pub save_p95: Option<Span>,
-    /// Whether the save signal also ends the workload (SIGTERM): then saving early ends the training early.
-    pub saving_ends: bool,
+    /// The same of the upload alone, of what is whole; and the bytes of the checkpoint folder, where it was never measured.
+    pub upload: Option<Span>,
+    pub bytes: Option<u64>,
+    /// How long an upload still takes that is under way and that the workload was not asked for.
+    pub backlog: Span,
+    pub saver: Saver,
     /// Whether a complete checkpoint was made since the notice was first seen, and whether work was done since then.
     pub saved_since: bool,
     pub dirty_since: bool,
+}
+
+/// How the workload comes to save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Saver {
+    /// A signal asks it, and it works on.
+    Asked,
+    /// The signal also ends it (SIGTERM): then saving early ends the training early.
+    Ended,
+    /// No signal asks it: it saves when it does.
+    Itself,
 }
 
 /// What to do about it.
@@ -65,7 +89,7 @@ pub enum NoticeStep {
 pub fn judge_notice(facts: &NoticeFacts) -> NoticeStep {
     match facts.notice.kind {
         // Nothing is stopped for a rebalance recommendation; one early checkpoint makes the notice that may follow cheap.
-        NoticeKind::Rebalance if facts.saved_since || facts.saving_ends => NoticeStep::Void,
+        NoticeKind::Rebalance if facts.saved_since || facts.saver != Saver::Asked => NoticeStep::Void,
         NoticeKind::Rebalance => NoticeStep::SaveNow,
         NoticeKind::Interruption => taken_away(facts, 0),
         NoticeKind::Maintenance => taken_away(facts, MAINTENANCE_LEAD_SECS),
@@ -83,13 +107,7 @@ fn taken_away(facts: &NoticeFacts, lead_secs: i64) -> NoticeStep {
     if now >= by || (now >= begin && !nothing_to_save(facts)) {
         return final_save;
     }
-    if facts.saving_ends {
-        // One save is all there is, and how long it takes is known or it is not.
-        let soon = now >= later(at, -UNMEASURED_SECS.max(lead_secs));
-        let known = facts.save_p95.is_some();
-        return if known || !soon { NoticeStep::Wait { until: begin.max(now) } } else { final_save };
-    }
-    if !facts.saved_since {
+    if facts.saver == Saver::Asked && !facts.saved_since {
         return NoticeStep::SaveNow;
     }
     NoticeStep::Wait { until: if now < begin { begin } else { by } }
@@ -112,10 +130,38 @@ fn manifest_by(facts: &NoticeFacts) -> Timestamp {
     told_by(facts.notice.at, facts.first_seen)
 }
 
-/// When the final save must begin. An unmeasured save is taken to need half of the notice.
+/// Whether what is whole is uploaded at once, and not an interval after the one before: the machine may be gone by then. A scheduled
+/// event that is days away asks for nothing yet.
+pub fn hurries(facts: &NoticeFacts) -> bool {
+    let is_near = match facts.notice.kind {
+        NoticeKind::Rebalance => false,
+        NoticeKind::Interruption => true,
+        NoticeKind::Maintenance => facts.now >= later(final_begins(facts, MAINTENANCE_LEAD_SECS), -UNMEASURED_SECS),
+    };
+    is_near && facts.now <= later(facts.notice.at, VOID_AFTER_SECS)
+}
+
+/// When the end of the workload must begin, be it with a final save. A time that was never measured counts as half of the notice at most.
 fn final_begins(facts: &NoticeFacts, lead_secs: i64) -> Timestamp {
-    let save_secs = facts.save_p95.map_or((length_secs(facts) / 2).min(UNMEASURED_SECS), |span| span.secs_f64().ceil() as i64);
-    later(facts.notice.at, -(save_secs.saturating_add(SAVE_MARGIN_SECS).max(lead_secs)))
+    let half = (length_secs(facts) / 2).min(UNMEASURED_SECS);
+    let needed = match facts.saver {
+        Saver::Asked | Saver::Ended => facts.save_p95.map_or(half, whole_secs).saturating_add(SAVE_MARGIN_SECS),
+        Saver::Itself => {
+            let estimate = || facts.bytes.map_or(half, |bytes| estimate_secs(bytes).min(half));
+            let margin = END_MARGIN_SECS.min(length_secs(facts) / 8);
+            let manifest = facts.notice.at.duration_since(manifest_by(facts)).as_secs();
+            facts.upload.map_or_else(estimate, whole_secs).saturating_add(margin).saturating_add(manifest)
+        }
+    };
+    later(facts.notice.at, -(needed.saturating_add(whole_secs(facts.backlog)).max(lead_secs)))
+}
+
+fn estimate_secs(bytes: u64) -> i64 {
+    (bytes as f64 / ASSUMED_BYTES_PER_SEC).ceil() as i64
+}
+
+fn whole_secs(span: Span) -> i64 {
+    span.secs_f64().ceil() as i64
 }
 
 /// From the first sight of the notice to its time.
@@ -150,12 +196,17 @@ impl NoticeStep {
         let (word, text) = match self {
             NoticeStep::Wait { until } => ("wait", format!("{kind} at {:.0}: training goes on until {until:.0}", facts.notice.at)),
             NoticeStep::SaveNow => ("save", format!("{kind}: saving a checkpoint now, training goes on")),
+            NoticeStep::Final { by, at } if facts.saver == Saver::Itself => {
+                ("interrupted", format!("{kind} at {at:.0}: the work ends, what is whole is to be kept by {by:.0}"))
+            }
             NoticeStep::Final { by, at } => ("interrupted", format!("{kind} at {at:.0}: final save, to be complete by {by:.0}")),
             NoticeStep::Void => ("void", format!("{kind} of {:.0}: nothing to do, training goes on", facts.notice.at)),
         };
         Reason::new(facts.now, "interruption", word, text)
             .with("left_secs", facts.notice.at.duration_since(facts.now).as_secs_f64())
             .with("save_p95_secs", facts.save_p95.map_or(f64::NAN, Span::secs_f64))
+            .with("upload_secs", facts.upload.map_or(f64::NAN, Span::secs_f64))
+            .with("backlog_secs", facts.backlog.secs_f64())
     }
 }
 

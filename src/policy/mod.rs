@@ -32,6 +32,7 @@ pub mod discard;
 pub mod doctor;
 pub mod driven_here;
 pub mod fallback;
+pub mod go_back;
 mod guard;
 pub mod hard_end;
 mod hardware;
@@ -84,7 +85,7 @@ pub use checkpointing::{Cadence, CadenceCost, CadenceFault, CadenceVerdict, cade
 pub use cloud_words::{cloud_text, cloud_words};
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch, YoungWindow, young_window};
-pub use interruption::{NoticeFacts, NoticeStep, judge_notice, over_by};
+pub use interruption::{NoticeFacts, NoticeStep, Saver, hurries, judge_notice, over_by};
 pub use settlement::is_by_a_user;
 pub use signals::rate as rate_text;
 pub use stall::{StallRhythm, StallWatch};

@@ -341,6 +341,7 @@ fn last_words(
         last_checkpoint: attempt.journal.last_checkpoint.clone().or_else(|| status?.last_checkpoint.clone()),
         checkpoints: attempt.journal.checkpoints.max(status.map_or(0, |status| status.checkpoints)),
         resumed_from: attempt.journal.resumed_from.clone(),
+        went_back: attempt.journal.went_back.clone(),
         progress: status.and_then(|status| status.progress.clone()),
         working_since: status.and_then(|status| status.working_since),
         saved: status.map_or(Span::ZERO, |status| status.saved),

@@ -9,6 +9,7 @@
 //! work on it did, so no retry there helps. The lower rungs of the stall ladder only tell, so
 //! they do not keep an idle machine alive.
 
+use super::go_back::StartUp;
 use super::supervise_facts::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason};
@@ -144,6 +145,14 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
         let reason = Reason::new(facts.now, "workload", "setup_failed", format!("the setup script failed: {exit}"));
         return Some(end(facts, EndedBecause::SetupFailed, false, reason, facts.on.failure));
     }
+    if let Some(start) = facts.start_up.filter(|start| start.goes_back(exit)) {
+        let StartUp { from, lived, .. } = start;
+        let text =
+            format!("the workload {} within {lived} of its start from checkpoint {}: going back to an older one", in_words(exit), from.number());
+        let reason =
+            Reason::new(facts.now, "workload", "go_back", text).with("lived_secs", lived.secs_f64()).with("went_back", f64::from(start.times));
+        return Some(Decision { step: Step::GoBack { before: start.before() }, standing: standing(facts.stall, facts.idle), reason });
+    }
     let counts = facts.retries.exit_codes.is_empty() || exit.code.is_some_and(|code| facts.retries.exit_codes.contains(&code));
     let used = f64::from(facts.retries_used);
     if counts && facts.retries_used < facts.retries.max {
@@ -152,7 +161,12 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
         return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts.stall, facts.idle), reason });
     }
     let because = if exit.oom { EndedBecause::OutOfMemory } else { EndedBecause::Failed };
-    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload {}", in_words(exit))).with("retries_used", used);
+    let also = match facts.start_up.filter(|start| (start.times > 0 || start.is_last) && start.died_of_it(exit)) {
+        Some(StartUp { times: 0, .. }) => "; there is no older checkpoint to begin from".to_owned(),
+        Some(StartUp { times, .. }) => format!("; so it did from {} newer checkpoint{}", times, if *times == 1 { "" } else { "s" }),
+        None => String::new(),
+    };
+    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload {}{also}", in_words(exit))).with("retries_used", used);
     Some(end(facts, because, false, reason, facts.on.failure))
 }
 

@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::go_back::StartUp;
 use super::hardware::HardwareFault;
 use super::verdict::{Standing, WatchVerdict};
 use super::wishes::{EndWish, MoveWish};
-use crate::job::{EndedBecause, ExitStatus, OnSpec, Reason, RetriesSpec};
+use crate::job::{CheckpointNo, EndedBecause, ExitStatus, OnSpec, Reason, RetriesSpec};
 use crate::market::Span;
 
 /// All that the decision may depend on.
@@ -20,6 +21,8 @@ pub struct Facts<'a> {
     pub stage: Stage,
     /// How often the workload was restarted in this attempt after a failure.
     pub retries_used: u32,
+    /// The newest start, if it began from a checkpoint.
+    pub start_up: Option<&'a StartUp>,
     pub warning: Warning,
     /// By when the attempt must be over, where the cloud has said that it takes the machine, whether or not anything is done for it yet.
     pub over_by: Option<Timestamp>,
@@ -104,6 +107,10 @@ pub enum Step {
     Notify,
     /// Record what the processes wait for.
     Stacks,
+    /// Bring back the newest checkpoint before this one, and start again from it.
+    GoBack {
+        before: CheckpointNo,
+    },
     /// SIGTERM, grace, SIGKILL, wait, start again.
     Restart {
         after: Span,

@@ -12,6 +12,8 @@ use crate::job::{CheckpointSummary, Ending, Refusal};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
     pub resumed_from: Option<CheckpointSummary>,
+    /// Why from that one and not from a newer.
+    pub went_back: Option<String>,
     pub checkpoints: u32,
     pub last_checkpoint: Option<CheckpointSummary>,
 }

@@ -72,6 +72,8 @@ pub struct Judge {
     pub(super) caps: BTreeMap<String, (Timestamp, Timestamp, Duration)>,
     pub(super) launched: Vec<Duration>,
     pub(super) committed: Option<u64>,
+    /// By machine: how often a start of it went back to an older checkpoint.
+    pub(super) went_back: BTreeMap<String, u32>,
     /// The same with what landed late, once nobody waited for it: it is kept from then on, and whoever looks finds it (seeds 94017000 and
     /// 94017005 of 24 h).
     pub(super) landed: Option<u64>,
@@ -174,6 +176,7 @@ impl Judge {
             }
             Deed::Minute => self.count_minutes(world, now),
             Deed::Noticed { host, ahead } => self.take_note_of_notice(world, host, *ahead),
+            Deed::Started { host, start, step } if !start.is_setup() => self.take_note_of_start(host, start, *step),
             _ => {}
         }
     }

@@ -9,6 +9,7 @@ use super::host::Host;
 use super::judge::Judge;
 use super::workload::{Start, Truth};
 use super::world::World;
+use crate::policy::go_back::GOES_BACK_MAX;
 
 /// An agent that comes back looks at everything anew, and may doubt what the one before it saw begin.
 const SETTLED: Duration = Duration::from_secs(600);
@@ -62,6 +63,21 @@ impl Judge {
             self.noticed.insert(host.id.clone(), Noticed { since: now, ahead, start, step: truth.step });
         } else {
             self.noticed.remove(&host.id);
+        }
+    }
+
+    /// A start that failed by itself before its first step may be put down to its checkpoint: the next one there begins from an older one,
+    /// twice at most.
+    pub(super) fn take_note_of_start(&mut self, host: &Host, start: &Start, step: u64) {
+        if self.committed.is_none_or(|committed| step >= committed) {
+            return;
+        }
+        let state = host.state();
+        let before = state.starts.iter().rev().find(|other| !other.is_setup() && !std::ptr::eq(&***other, start));
+        let times = self.went_back.entry(host.id.clone()).or_default();
+        if before.is_some_and(|before| before.failed_at_once()) && *times < GOES_BACK_MAX {
+            *times += 1;
+            self.committed = Some(step);
         }
     }
 

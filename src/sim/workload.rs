@@ -117,6 +117,12 @@ impl Start {
         self.ended.borrow().is_some_and(|ended| ended.exit.signal == Some(KILLED) || ended.exit.code == Some(143))
     }
 
+    /// It failed by its own doing, before its first step.
+    pub fn failed_at_once(&self) -> bool {
+        let failed = self.ended.borrow().is_some_and(|ended| !ended.exit.success());
+        failed && !self.was_ended() && self.truth().steps == 0
+    }
+
     pub fn is_busy(&self) -> bool {
         !self.is_over() && self.busy.load(Ordering::Relaxed)
     }

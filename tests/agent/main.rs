@@ -16,6 +16,7 @@ mod deadman;
 mod ends;
 mod fetching;
 mod full_disk;
+mod going_back;
 mod hangs;
 mod hardware;
 mod heartbeat;
@@ -40,6 +41,7 @@ mod stacks;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;
+mod unasked;
 mod world;
 
 use std::sync::Arc;

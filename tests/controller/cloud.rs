@@ -372,6 +372,7 @@ impl FakeCloud {
             last_checkpoint: None,
             checkpoints: 0,
             resumed_from: None,
+            went_back: None,
             progress: None,
             working_since: None,
             saved: Span::ZERO,

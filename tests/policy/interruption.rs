@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::instance::{Notice, NoticeKind};
 use lamplighter::market::Span;
-use lamplighter::policy::{NoticeFacts, NoticeStep, judge_notice, over_by};
+use lamplighter::policy::{NoticeFacts, NoticeStep, Saver, hurries, judge_notice, over_by};
 use proptest::prelude::*;
 
 /// The notice takes effect at 0; time is counted in seconds to it.
@@ -17,7 +17,10 @@ fn facts(kind: NoticeKind, first_seen: i64, now: i64) -> NoticeFacts {
         first_seen: at(first_seen),
         now: at(now),
         save_p95: Some(Span::from_secs(20)),
-        saving_ends: false,
+        upload: Some(Span::from_secs(10)),
+        bytes: None,
+        backlog: Span::ZERO,
+        saver: Saver::Asked,
         saved_since: false,
         dirty_since: true,
     }
@@ -37,19 +40,62 @@ fn the_two_minutes_of_a_spot_notice() {
 
 #[test]
 fn a_signal_that_ends_the_workload_is_sent_once_and_late() {
-    let ends = |now| NoticeFacts { saving_ends: true, ..interruption(-120, now) };
+    let ends = |now| NoticeFacts { saver: Saver::Ended, ..interruption(-120, now) };
     assert_eq!(judge_notice(&ends(-120)), NoticeStep::Wait { until: at(-50) });
     assert!(matches!(judge_notice(&ends(-50)), NoticeStep::Final { .. }));
 }
 
 #[test]
-fn what_was_never_measured_is_not_waited_for() {
-    let unmeasured = |saving_ends, now| NoticeFacts { save_p95: None, saving_ends, ..interruption(-120, now) };
-    assert_eq!(judge_notice(&unmeasured(false, -120)), NoticeStep::SaveNow);
-    assert!(matches!(judge_notice(&unmeasured(false, -89)), NoticeStep::Final { .. }), "half of the notice and the margin");
-    assert!(matches!(judge_notice(&unmeasured(true, -120)), NoticeStep::Final { .. }));
-    let far = NoticeFacts { first_seen: at(-604_800), ..unmeasured(true, -604_800) };
+fn what_was_never_measured_has_half_of_the_notice() {
+    let unmeasured = |saver, now| NoticeFacts { save_p95: None, saver, ..interruption(-120, now) };
+    assert_eq!(judge_notice(&unmeasured(Saver::Asked, -120)), NoticeStep::SaveNow);
+    for saver in [Saver::Asked, Saver::Ended] {
+        assert!(matches!(judge_notice(&unmeasured(saver, -89)), NoticeStep::Final { .. }), "half of the notice and the margin: {saver:?}");
+    }
+    assert_eq!(judge_notice(&unmeasured(Saver::Ended, -120)), NoticeStep::Wait { until: at(-90) });
+    let far = NoticeFacts { first_seen: at(-604_800), ..unmeasured(Saver::Ended, -604_800) };
     assert!(matches!(judge_notice(&far), NoticeStep::Wait { .. }), "a week ahead nothing is given up");
+}
+
+/// Hugging Face's Trainer, as its own pages show it.
+#[test]
+fn without_a_signal_the_script_works_until_an_upload_must_begin() {
+    let itself = |now| NoticeFacts { saver: Saver::Itself, ..interruption(-120, now) };
+    assert_eq!(judge_notice(&itself(-120)), NoticeStep::Wait { until: at(-40) }, "10 s for the upload, 15 s to end, 15 s for the manifest");
+    assert_eq!(judge_notice(&itself(-41)), NoticeStep::Wait { until: at(-40) });
+    assert_eq!(judge_notice(&itself(-40)), NoticeStep::Final { by: at(-15), at: at(0) });
+    let cases = [
+        ("an upload under way comes first", NoticeFacts { backlog: Span::from_secs(7), ..itself(-120) }, -47),
+        ("a long save is not waited for", NoticeFacts { save_p95: Some(Span::from_secs(600)), ..itself(-120) }, -40),
+        ("nothing to save", NoticeFacts { upload: Some(Span::ZERO), ..itself(-120) }, -30),
+        ("not measured, 300 MB", NoticeFacts { upload: None, bytes: Some(300_000_000), ..itself(-120) }, -60),
+        ("not measured, 80 GB", NoticeFacts { upload: None, bytes: Some(80_000_000_000), ..itself(-120) }, -90),
+        ("an empty folder", NoticeFacts { upload: None, ..itself(-120) }, -90),
+        ("twenty seconds of notice", NoticeFacts { first_seen: at(-20), upload: Some(Span::from_secs(1)), ..itself(-20) }, -8),
+        ("an event in a week", NoticeFacts { first_seen: at(-604_800), ..facts(NoticeKind::Maintenance, -604_800, -604_800) }, -600),
+    ];
+    for (what, facts, until) in cases {
+        let facts = NoticeFacts { saver: Saver::Itself, ..facts };
+        assert_eq!(judge_notice(&facts), NoticeStep::Wait { until: at(until) }, "{what}");
+    }
+    let slow = NoticeFacts { upload: Some(Span::from_secs(100)), ..itself(-120) };
+    assert!(matches!(judge_notice(&slow), NoticeStep::Final { .. }), "nothing that is saved from now on could be uploaded");
+}
+
+#[test]
+fn what_is_whole_is_uploaded_at_once_while_the_machine_may_go() {
+    let itself = |facts| hurries(&NoticeFacts { saver: Saver::Itself, ..facts });
+    for (facts, expected) in [
+        (interruption(-120, -120), true),
+        (interruption(-120, 0), true),
+        (interruption(-120, 180), true),
+        (interruption(-120, 181), false),
+        (facts(NoticeKind::Rebalance, 0, 1), false),
+        (facts(NoticeKind::Maintenance, -604_800, -604_800), false),
+        (facts(NoticeKind::Maintenance, -604_800, -900), true),
+    ] {
+        assert_eq!(itself(facts.clone()), expected, "{facts:?}");
+    }
 }
 
 #[test]
@@ -92,7 +138,7 @@ fn a_rebalance_recommendation_is_one_early_checkpoint_and_never_a_stop() {
     let rebalance = facts(NoticeKind::Rebalance, 0, 1);
     assert_eq!(judge_notice(&rebalance), NoticeStep::SaveNow);
     assert_eq!(judge_notice(&NoticeFacts { saved_since: true, ..rebalance.clone() }), NoticeStep::Void);
-    assert_eq!(judge_notice(&NoticeFacts { saving_ends: true, ..rebalance }), NoticeStep::Void);
+    assert_eq!(judge_notice(&NoticeFacts { saver: Saver::Ended, ..rebalance }), NoticeStep::Void);
 }
 
 #[test]
@@ -114,18 +160,21 @@ prop_compose! {
     fn any_facts()(
         kind in prop_oneof![Just(NoticeKind::Interruption), Just(NoticeKind::Maintenance), Just(NoticeKind::Rebalance)],
         first_seen in -100_000..1000i64, after in 0..2000i64, p95 in prop::option::of(0..10_000u64),
-        saving_ends: bool, saved_since: bool, dirty_since: bool,
+        saver in prop_oneof![Just(Saver::Asked), Just(Saver::Ended), Just(Saver::Itself)],
+        upload in prop::option::of(0..5000u64), bytes in prop::option::of(0..100_000_000_000u64), backlog in 0..100u64,
+        saved_since: bool, dirty_since: bool,
     ) -> NoticeFacts {
-        let save_p95 = p95.map(Span::from_secs);
-        NoticeFacts { save_p95, saving_ends, saved_since, dirty_since, ..facts(kind, first_seen, first_seen + after) }
+        let (save_p95, upload, backlog) = (p95.map(Span::from_secs), upload.map(Span::from_secs), Span::from_secs(backlog));
+        NoticeFacts { save_p95, upload, bytes, backlog, saver, saved_since, dirty_since, ..facts(kind, first_seen, first_seen + after) }
     }
 }
 
 /// The last minutes before the machine is taken away, and the first after.
 fn near_facts() -> impl Strategy<Value = NoticeFacts> {
     (any_facts(), -300..0i64, 0..480i64).prop_map(|(facts, first_seen, after)| {
-        let save_p95 = facts.save_p95.map(|p95| Span::from_secs(p95.duration().as_secs() % 100));
-        NoticeFacts { save_p95, ..NoticeFacts { first_seen: at(first_seen), now: at(first_seen + after), ..facts } }
+        let below = |span: Span, most| Span::from_secs(span.duration().as_secs() % most);
+        let (save_p95, upload) = (facts.save_p95.map(|p95| below(p95, 100)), facts.upload.map(|upload| below(upload, 100)));
+        NoticeFacts { save_p95, upload, ..NoticeFacts { first_seen: at(first_seen), now: at(first_seen + after), ..facts } }
     })
 }
 
@@ -166,4 +215,70 @@ proptest! {
         let ends = matches!(step, NoticeStep::Final { .. });
         prop_assert!(ends || !before || !measured, "{:?}", step);
     }
+
+    /// An upload that takes longer, or another before it, ends the work no later.
+    #[test]
+    fn a_longer_upload_ends_no_later(facts in near_facts(), more in 0..1000u64, before in 0..1000u64) {
+        let ends = |facts: &NoticeFacts| matches!(judge_notice(facts), NoticeStep::Final { .. });
+        let plus = |span: Span, more| Span::from_secs(span.duration().as_secs() + more);
+        let longer = NoticeFacts { upload: facts.upload.map(|upload| plus(upload, more)), backlog: plus(facts.backlog, before), ..facts.clone() };
+        prop_assert!(ends(&longer) || !ends(&facts), "{:?}", facts);
+    }
+
+    /// More notice is worked through: the same moment of a longer notice ends nothing that a shorter one lets go on.
+    #[test]
+    fn a_longer_notice_ends_nothing_sooner(facts in near_facts(), upload in 0..100u64, more in 0..300i64) {
+        let facts = NoticeFacts { saver: Saver::Itself, upload: Some(Span::from_secs(upload)), ..facts };
+        let begins = |facts: &NoticeFacts| match judge_notice(facts) {
+            NoticeStep::Wait { until } => until,
+            _ => facts.now,
+        };
+        let first = NoticeFacts { now: facts.first_seen, ..facts.clone() };
+        let earlier = facts.first_seen - SignedDuration::from_secs(more);
+        let longer = NoticeFacts { first_seen: earlier, now: earlier, ..facts };
+        let worked = |facts: &NoticeFacts| begins(facts).duration_since(facts.first_seen);
+        prop_assert!(worked(&longer) >= worked(&first), "{:?}", first);
+    }
+
+    /// A script that saves as it likes, whose uploads take as long as was measured: what was whole before its end is kept, and by a longer
+    /// notice no less of it.
+    #[test]
+    fn what_was_whole_before_the_end_is_kept(every in 1..400i64, upload in 0..60i64, first in 0..400i64, notice in 5..400i64, more in 0..100i64) {
+        let (kept, whole) = played(every, upload, first, notice);
+        // An upload that takes longer than there is time for ends at once; what stands whole is all that can still arrive.
+        prop_assume!(notice - 2 * upload > 10);
+        prop_assert!(kept >= whole, "{kept} is kept, and {whole} was whole");
+        prop_assert!(played(every, upload, first, notice + more).0 >= kept);
+    }
+}
+
+/// A script that has saved `first` seconds before its notice, and saves each `every` seconds. When the newest that is kept, and the newest
+/// that was whole before its end, were saved, counted from the notice.
+fn played(every: i64, upload: i64, first: i64, notice: i64) -> (i64, i64) {
+    let begin = -notice;
+    let newest = |now: i64| now - (now - begin + first).rem_euclid(every);
+    let (mut kept, mut sending): (i64, Option<(i64, i64)>) = (begin - first - every, None);
+    let mut ended = None;
+    for now in begin..=0 {
+        sending = sending.filter(|(saved, done)| {
+            let is_done = now >= *done;
+            if is_done {
+                kept = *saved;
+            }
+            !is_done
+        });
+        let left = sending.map_or(0, |(_, done)| done - now);
+        let spans = (Some(Span::from_secs(upload as u64)), Span::from_secs(left as u64));
+        let facts = NoticeFacts { upload: spans.0, backlog: spans.1, saver: Saver::Itself, ..interruption(begin, now) };
+        if ended.is_none() && matches!(judge_notice(&facts), NoticeStep::Final { .. }) {
+            ended = Some(now);
+        }
+        let whole = newest(ended.unwrap_or(now));
+        if sending.is_none() && whole > kept {
+            assert!(hurries(&facts));
+            sending = Some((whole, now + upload));
+        }
+    }
+    // Counted from the notice, so that two of them can be compared.
+    (kept - begin, newest(ended.expect("it ends before the machine does")) - begin)
 }

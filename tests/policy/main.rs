@@ -10,6 +10,7 @@ mod checkpointing;
 mod discard;
 mod doctor;
 mod fallback;
+mod go_back;
 mod guard;
 mod hardware;
 mod idle;

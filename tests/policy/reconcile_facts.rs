@@ -206,6 +206,7 @@ pub fn outcome(number: u32, because: EndedBecause) -> Outcome {
         last_checkpoint: None,
         checkpoints: 0,
         resumed_from: None,
+        went_back: None,
         progress: None,
         working_since: None,
         saved: Span::ZERO,

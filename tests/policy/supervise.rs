@@ -3,8 +3,10 @@
 use jiff::Timestamp;
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec, SETUP};
 use lamplighter::market::{Market, Span};
+use lamplighter::policy::go_back::StartUp;
 use lamplighter::policy::{
-    Afterwards, EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
+    Afterwards, Decision, EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact,
+    supervise,
 };
 
 fn at(secs: i64) -> Timestamp {
@@ -36,6 +38,7 @@ struct World {
     done_for: Option<Span>,
     typed: Option<Span>,
     retries_used: u32,
+    start_up: Option<StartUp>,
 }
 
 impl Default for World {
@@ -61,12 +64,21 @@ impl Default for World {
             done_for: None,
             typed: None,
             retries_used: 0,
+            start_up: None,
         }
     }
 }
 
 impl World {
     fn step(&self) -> Step {
+        self.decision().step
+    }
+
+    fn reason(&self) -> String {
+        self.decision().reason.text
+    }
+
+    fn decision(&self) -> Decision {
         supervise(&Facts {
             now: at(0),
             on: &self.on,
@@ -74,6 +86,7 @@ impl World {
             workload: self.workload,
             stage: self.stage,
             retries_used: self.retries_used,
+            start_up: self.start_up.as_ref(),
             warning: self.warning,
             over_by: self.over_by,
             wish: self.wish.clone(),
@@ -91,7 +104,6 @@ impl World {
             done_for: self.done_for,
             typed: self.typed,
         })
-        .step
     }
 
     fn because(&self) -> Option<EndedBecause> {
@@ -379,4 +391,30 @@ fn an_end_by_the_service_manager_is_neither_success_nor_failure() {
             assert_eq!(world.step(), Step::Restart { after: Span::ZERO }, "{exit:?} {stage:?}");
         }
     }
+}
+
+/// It uses up no retry, and comes before them; what has ended the attempt anyway comes before it.
+#[test]
+fn a_start_that_dies_of_its_checkpoint_goes_back_before_it_is_retried() {
+    let start = StartUp { from: "0007".parse().unwrap(), exact: true, lived: Span::from_secs(3), is_going: false, times: 0, is_last: false };
+    let retries = RetriesSpec { max: 1, ..RetriesSpec::default() };
+    let world = |start: &StartUp, workload| World { start_up: Some(start.clone()), retries: retries.clone(), workload, ..World::default() };
+    assert_eq!(world(&start, exit(1)).step(), Step::GoBack { before: start.from });
+    let beside = StartUp { exact: false, ..start.clone() };
+    assert_eq!(world(&beside, exit(1)).step(), Step::GoBack { before: start.from.next() }, "first to that one itself");
+    let twice = StartUp { times: 2, ..start.clone() };
+    assert!(matches!(world(&twice, exit(1)).step(), Step::Restart { .. }));
+    let hardware = World { hardware: Some(fault(0)), ..world(&start, exit(1)) };
+    assert_eq!(hardware.because(), Some(EndedBecause::HardwareLost));
+    let stopped = World { wish: Some(EndWish { cancel: false, by: "me".into(), at: at(0) }), ..world(&start, exit(1)) };
+    assert_eq!(stopped.because(), Some(EndedBecause::UserStopped));
+    assert_eq!(world(&start, WorkloadFact::Between).because(), None);
+    assert_eq!(world(&start, exit(0)).because(), Some(EndedBecause::Succeeded));
+}
+
+#[test]
+fn an_attempt_that_failed_from_older_checkpoints_too_says_so() {
+    let start = StartUp { from: "0005".parse().unwrap(), exact: true, lived: Span::from_secs(3), is_going: false, times: 2, is_last: false };
+    let world = World { start_up: Some(start), workload: exit(1), ..World::default() };
+    assert_eq!(world.reason(), "the workload ended with exit code 1; so it did from 2 newer checkpoints");
 }

@@ -1,0 +1,178 @@
+//! Scripts as people have them: no signal asks them to save. A notice is time in which they work, and what is whole is kept.
+
+use std::path::Path;
+
+use lamplighter::instance::NoticeKind;
+use lamplighter::job::Manifest;
+use lamplighter::ports::Clock as _;
+
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::simulate;
+use super::world::Played;
+use super::{Rig, secs};
+
+/// An interval that is longer than all of it: what is kept is kept because of the notice.
+const SPEC: &str = r#"{"checkpoint": {"path": "out", "interval": "1h", "grace": "60s", "signal": null}}"#;
+
+/// The layout of a well known trainer: numbered folders, of which the two newest stay.
+fn save(out: &Path, number: u64) {
+    let folder = out.join(format!("checkpoint-{number}"));
+    std::fs::create_dir_all(&folder).expect("writable");
+    for part in ["model.safetensors", "optimizer.pt", "trainer_state.json"] {
+        std::fs::write(folder.join(part), format!("{number}")).expect("writable");
+    }
+    if number > 2 {
+        std::fs::remove_dir_all(out.join(format!("checkpoint-{}", number - 2))).expect("it was saved");
+    }
+}
+
+async fn newest(rig: &Rig) -> Option<Manifest> {
+    let number = rig.dir().checkpoint_numbers().await.expect("the store answers").into_iter().next_back()?;
+    rig.dir().manifest(number).await.expect("the store answers")
+}
+
+/// The newest number of which all three files are in it.
+fn whole(manifest: &Manifest) -> u64 {
+    let number = |path: &str| path.strip_prefix("checkpoint-").and_then(|rest| rest.split('/').next()?.parse::<u64>().ok());
+    let numbers = manifest.files.iter().filter_map(|file| number(&file.path));
+    let all = |wanted: &u64| manifest.files.iter().filter(|file| number(&file.path) == Some(*wanted)).count() == 3;
+    numbers.filter(all).max().expect("one of them is whole")
+}
+
+/// A script saves each so many seconds and is given two minutes. How many seconds before its time it was ended, the newest that it had
+/// saved by then, and the newest that is kept when the machine goes.
+async fn taken(rig: &Rig, every: u64, upload: u64) -> (u64, u64, u64) {
+    let machine = Played::new(rig);
+    let out = rig.path("work").join("out");
+    std::fs::create_dir_all(&out).expect("writable");
+    rig.store.fault("/files/", Fault::Slow(secs(upload)), None);
+    let world = async {
+        let (clock, mut number) = (&rig.clock, 0);
+        clock.sleep(secs(10)).await;
+        let begun = clock.mono();
+        let notice = begun + secs(400);
+        let gone = notice + secs(120);
+        let (mut told, mut ended) = (false, None);
+        while clock.mono() < gone {
+            let now = clock.mono();
+            if now >= notice && !told {
+                told = true;
+                machine.notice(NoticeKind::Interruption, clock.now() + secs(120));
+            }
+            if ended.is_none() && machine.has_ended() {
+                ended = Some((gone - now).as_secs());
+            }
+            if ended.is_none() && (now - begun).as_secs() % every == every - 1 {
+                number += 1;
+                save(&out, number);
+            }
+            clock.sleep(secs(1)).await;
+        }
+        (ended.expect("it was ended before the machine went"), number)
+    };
+    let (ended, saved) = tokio::select! {
+        finish = machine.agent(rig, SPEC).run() => panic!("an interruption ends with the power: {finish:?}"),
+        found = world => found,
+    };
+    (ended, saved, whole(&newest(rig).await.expect("something is kept")))
+}
+
+/// Tried with Hugging Face's Trainer and `save_steps=50`: it was ended 0 s after a notice of two minutes, and nothing was kept.
+#[test]
+fn a_script_that_saves_every_three_seconds_works_on_and_loses_one_save_at_most() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock);
+        let (ended, saved, kept) = taken(&rig, 3, 0).await;
+        assert!((28..=40).contains(&ended), "ended {ended} s before its time");
+        assert!(saved - kept <= 1, "{saved} were saved and {kept} is kept");
+    });
+}
+
+#[test]
+fn uploads_that_take_their_time_end_the_work_as_much_earlier() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock);
+        let (ended, saved, kept) = taken(&rig, 5, 4).await;
+        assert!((32..=55).contains(&ended), "ended {ended} s before its time");
+        assert!(saved - kept <= 1, "{saved} were saved and {kept} is kept");
+    });
+}
+
+/// Its newest save is whole and waits for the interval when the notice comes.
+#[test]
+fn a_script_that_saves_every_five_minutes_is_kept_at_once_and_works_on() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock);
+        let (ended, saved, kept) = taken(&rig, 195, 1).await;
+        assert!((28..=40).contains(&ended), "ended {ended} s before its time");
+        assert_eq!((saved, kept), (2, 2));
+    });
+}
+
+/// What is whole when the notice comes is uploaded then, and says that the notice brought it.
+#[test]
+fn what_is_whole_does_not_wait_for_the_interval_once_there_is_a_notice() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let out = rig.path("work").join("out");
+        std::fs::create_dir_all(&out).expect("writable");
+        let world = async {
+            for number in [1, 2] {
+                clock.sleep(secs(60)).await;
+                save(&out, number);
+            }
+            clock.sleep(secs(60)).await;
+            assert_eq!(whole(&newest(&rig).await.expect("the first is kept")), 1, "the second waits for its interval");
+            machine.notice(NoticeKind::Interruption, clock.now() + secs(120));
+            clock.sleep(secs(5)).await;
+            let kept = newest(&rig).await.expect("it is kept");
+            assert_eq!((whole(&kept), kept.asked_by.as_deref()), (2, Some("notice")));
+            assert!(!machine.has_ended());
+        };
+        tokio::select! {
+            finish = machine.agent(&rig, SPEC).run() => panic!("it works on: {finish:?}"),
+            () = world => {}
+        }
+    });
+}
+
+/// Its end tears what it is writing, and it does not end for a SIGTERM: the save before that one counts.
+#[test]
+fn a_save_that_the_end_tears_costs_that_save_alone() {
+    simulate(async |clock| {
+        for stubborn in [false, true] {
+            let rig = Rig::new(clock.clone());
+            let machine = Played::new(&rig);
+            machine.stubborn.store(stubborn, std::sync::atomic::Ordering::Relaxed);
+            let out = rig.path("work").join("out");
+            std::fs::create_dir_all(&out).expect("writable");
+            let world = async {
+                clock.sleep(secs(60)).await;
+                save(&out, 1);
+                clock.sleep(secs(60)).await;
+                save(&out, 2);
+                clock.sleep(secs(10)).await;
+                let gone = clock.mono() + secs(120);
+                machine.notice(NoticeKind::Interruption, clock.now() + secs(120));
+                clock.sleep(secs(60)).await;
+                let half = out.join("checkpoint-3");
+                std::fs::create_dir_all(&half).expect("writable");
+                let mut wrote = 0;
+                while clock.mono() < gone {
+                    if !machine.has_ended() {
+                        wrote += 1;
+                        std::fs::write(half.join("model.safetensors"), vec![7; wrote]).expect("writable");
+                    }
+                    clock.sleep(secs(1)).await;
+                }
+                assert!(machine.has_ended());
+            };
+            tokio::select! {
+                finish = machine.agent(&rig, SPEC).run() => panic!("an interruption ends with the power: {finish:?}"),
+                () = world => {}
+            }
+            assert_eq!(whole(&newest(&rig).await.expect("it is kept")), 2);
+        }
+    });
+}
