@@ -6,6 +6,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "waits between rounds of killing, and bounds them")]
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::future::pending;
 use std::io;
@@ -315,6 +316,14 @@ impl Workload for HeldWorkload {
             tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
         }
         Ok(())
+    }
+
+    async fn open_for_writing(&self, folder: &Path) -> Option<BTreeSet<String>> {
+        let (holder, folder) = (self.started.holder, folder.to_owned());
+        if !self.this_boot {
+            return Some(BTreeSet::new());
+        }
+        tokio::task::spawn_blocking(move || super::open_files::below(holder, &folder)).await.ok().flatten()
     }
 
     fn printed(&self) -> (u64, u64) {

@@ -23,7 +23,7 @@ use super::journal::Journal;
 use super::marks::Board;
 use super::outbox::{Outbox, Pace, Task};
 use crate::job::{CheckpointSpec, CheckpointSummary, ExitStatus};
-use crate::ports::TreeFile;
+use crate::ports::{TreeFile, Workload};
 
 pub use super::checkpoint_restore::{RestoreError, restore};
 
@@ -64,6 +64,8 @@ pub(super) struct Shared {
     pub folder: Folder,
     kept: Mutex<Kept>,
     ends: Mutex<Ends>,
+    /// The process that runs, and is asked which files it holds open.
+    writer: Mutex<Option<Arc<dyn Workload>>>,
     pub wake: Notify,
     pub pace: Arc<Pace>,
 }
@@ -75,6 +77,8 @@ pub(super) struct Ends {
     pub now: Option<(ExitStatus, Duration)>,
     /// The newest that was killed: the next may be started before the worker has looked.
     pub killed: Option<Duration>,
+    /// How often a process of it was started.
+    pub life: u64,
 }
 
 /// What an agent that was restarted must know.
@@ -123,6 +127,7 @@ impl Checkpoints {
             folder,
             kept: Mutex::new(kept),
             ends: Mutex::default(),
+            writer: Mutex::default(),
             wake: Notify::new(),
             pace: Arc::new(Pace::default()),
         });
@@ -137,8 +142,10 @@ impl Checkpoints {
     }
 
     /// The workload was started (again).
-    pub fn workload_started(&self) {
-        self.shared.ends().now = None;
+    pub fn workload_started(&self, workload: Option<Arc<dyn Workload>>) {
+        *self.shared.writer.lock().expect("nobody panics while holding it: it is only set and cloned") = workload;
+        let mut ends = self.shared.ends();
+        (ends.now, ends.life) = (None, ends.life + 1);
     }
 
     /// The workload is gone: what its folder holds is final.
@@ -146,7 +153,7 @@ impl Checkpoints {
         let now = self.shared.outbox.clock.mono();
         let killed = (!exit.is_in_order()).then_some(now);
         let mut ends = self.shared.ends();
-        *ends = Ends { now: Some((exit, now)), killed: killed.or(ends.killed) };
+        *ends = Ends { now: Some((exit, now)), killed: killed.or(ends.killed), life: ends.life };
         drop(ends);
         self.shared.wake.notify_one();
     }
@@ -206,6 +213,10 @@ impl Checkpoints {
 impl Shared {
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("nobody panics while holding what is kept: fields are only read and set")
+    }
+
+    pub(super) fn writer(&self) -> Option<Arc<dyn Workload>> {
+        self.writer.lock().expect("nobody panics while holding it: it is only set and cloned").clone()
     }
 
     pub(super) fn ends(&self) -> MutexGuard<'_, Ends> {
