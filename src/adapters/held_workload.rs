@@ -4,6 +4,7 @@
 //! are the same. Waiting costs nothing: the holder keeps a pipe with a name open until the end is on record, and the
 //! kernel tells us when it closes, also when the holder was killed.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::future::pending;
 use std::io;
@@ -273,6 +274,14 @@ impl Workload for HeldWorkload {
         let killed = self.kill_processes().await;
         let stopped = containers::end(clients, self.containers_of()).await;
         killed.and(stopped.map_err(|cause| WorkloadError::Failed { act: "stop a container of", cause }))
+    }
+
+    async fn open_for_writing(&self, folder: &Path) -> Option<BTreeSet<String>> {
+        let (holder, folder) = (self.started.holder, folder.to_owned());
+        if !self.this_boot {
+            return Some(BTreeSet::new());
+        }
+        tokio::task::spawn_blocking(move || super::open_files::below(holder, &folder)).await.ok().flatten()
     }
 
     fn printed(&self) -> (u64, u64) {

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use super::remove_tree::remove_tree;
 use crate::job::CodeArchive;
-use crate::ports::{FileStamp, Files, Tree, TreeFile};
+use crate::ports::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFiles;
@@ -82,6 +82,7 @@ impl Files for LocalFiles {
         let mut walk = Walk { root: root.clone(), files_max, tree: Tree::default() };
         walk.folder(&root, "", 0)?;
         walk.tree.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        walk.tree.links.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         walk.tree.skipped.sort_unstable();
         Ok(walk.tree)
     }
@@ -105,6 +106,26 @@ impl Files for LocalFiles {
     async fn remove_aside(&self, path: &Path) -> io::Result<()> {
         let path = path.to_owned();
         tokio::task::spawn_blocking(move || LocalFiles.remove(&path)).await.map_err(io::Error::other)?
+    }
+
+    async fn stage_aside(&self, files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+        let (files, folders) = (files.to_vec(), folders.to_vec());
+        tokio::task::spawn_blocking(move || super::staged_files::stage(&files, &folders)).await.map_err(io::Error::other)?
+    }
+
+    fn link(&self, path: &Path, target: &str) -> io::Result<()> {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        if fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_dir()) {
+            fs::remove_file(path)?;
+        }
+        std::os::unix::fs::symlink(target, path)
+    }
+
+    fn set_modified(&self, path: &Path, nanos: i64) -> io::Result<()> {
+        let nanos = u64::try_from(nanos).unwrap_or_default();
+        OpenOptions::new().write(true).open(path)?.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_nanos(nanos))
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
@@ -194,10 +215,23 @@ impl Walk {
         }
         match found(fs::metadata(&target))? {
             Some(meta) if meta.is_file() => self.file(shown, &meta),
-            Some(_) => self.tree.skipped.push(format!("{shown}: a link to a folder")),
+            Some(_) => self.folder_link(path, shown, &target),
             None => {}
         }
         Ok(())
+    }
+
+    fn folder_link(&mut self, path: &Path, shown: String, target: &Path) {
+        let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| !said.starts_with('/'));
+        let inside = || {
+            // An absolute one leads elsewhere on the next machine: it is kept as a relative one.
+            let below = target.strip_prefix(&self.root).ok()?.to_str()?;
+            Some(["../".repeat(shown.matches('/').count()).as_str(), below].concat())
+        };
+        match (said.or_else(inside), fs::symlink_metadata(path)) {
+            (Some(target), Ok(meta)) => self.tree.links.push(TreeLink { path: shown, target, stamp: stamp(&meta) }),
+            _ => self.tree.skipped.push(format!("{shown}: a link to a folder")),
+        }
     }
 
     fn file(&mut self, path: String, meta: &Metadata) {

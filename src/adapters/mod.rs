@@ -181,6 +181,7 @@ mod object_pieces;
 mod object_s3;
 mod object_source;
 pub mod objects;
+mod open_files;
 pub mod poweroff;
 #[cfg(feature = "lamp")]
 pub mod price_course;
@@ -202,6 +203,7 @@ mod series_csv;
 #[cfg(feature = "lamp")]
 pub mod shipped_cloud;
 pub mod signals;
+mod staged_files;
 #[cfg(feature = "aws")]
 mod sweeper_program;
 pub mod system_clock;

@@ -1,6 +1,7 @@
 //! Act: carries out a step, with no choice left to make.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::ahead::Ahead;
@@ -277,10 +278,11 @@ impl Agent {
                 let pid = workload.scope().root_pid.unwrap_or_default();
                 self.journal.record(What::WorkloadStarted { start: self.memory.start, pid, command });
                 self.logs.follow_as(self.memory.start, &launch.dir, &self.memory.start_name());
+                let workload: Arc<dyn Workload> = workload.into();
                 if let Some(checkpoints) = &self.checkpoints {
-                    checkpoints.workload_started();
+                    checkpoints.workload_started(Some(Arc::clone(&workload)));
                 }
-                self.workload = Some(workload.into());
+                self.workload = Some(workload);
                 None
             }
             Err(error) => Some(self.cannot_start(&error)),

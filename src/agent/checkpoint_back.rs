@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::checkpoint_restore::{Found, RestoreError, remember, scratch, theirs, try_all};
-use super::checkpoint_sets::is_log;
+use super::checkpoint_names::is_log;
 use super::checkpoints::{KEPT, Kept};
 use super::fetching::Fetching;
 use super::journal::Journal;

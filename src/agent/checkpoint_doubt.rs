@@ -7,10 +7,11 @@
 //! of it. Its sums are right, so a checkpoint of it would be taken for the newest whole one for ever. What must never live here:
 //! what is complete (that is [`super::checkpoint_watch`]).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::checkpoint_sets::{same_but_logs, stamps, stands, without_logs};
+use super::checkpoint_names::Places;
+use super::checkpoint_picture::{same_but_logs, stamps, stands, without_logs};
 use super::checkpoint_watch::{Picture, Ripe};
 use crate::ports::{FileStamp, TreeFile};
 
@@ -77,8 +78,8 @@ impl Doubt {
     }
 
     /// What is complete although the rest is in doubt.
-    pub(super) fn whole(&self, seen: &Picture, kept: &Picture, mixed: &BTreeSet<String>) -> Option<&Ripe> {
-        self.whole.as_ref().filter(|whole| stands(&whole.picture, seen, mixed) && !same_but_logs(&whole.picture, kept))
+    pub(super) fn whole(&self, seen: &Picture, kept: &Picture, places: &Places) -> Option<&Ripe> {
+        self.whole.as_ref().filter(|whole| stands(&whole.picture, seen, places) && !same_but_logs(&whole.picture, kept))
     }
 }
 
@@ -118,8 +119,17 @@ mod tests {
     }
 
     /// What is said from then on.
-    const AFTER: Signs =
-        Signs { killed: Some(Duration::from_secs(101)), marks: 0, marked_step: None, step: None, marked_by: None, has_marked: false, ended: None };
+    const AFTER: Signs = Signs {
+        killed: Some(Duration::from_secs(101)),
+        marks: 0,
+        marked_step: None,
+        step: None,
+        any_step: None,
+        life: 0,
+        marked_by: None,
+        has_marked: false,
+        ended: None,
+    };
 
     #[test]
     fn half_a_save_is_not_complete_because_the_next_process_lets_it_rest() {
@@ -136,8 +146,8 @@ mod tests {
         assert_eq!(complete(&watch, 2100), None);
         let whole = [("args.json", 1, 150), ("model.pt", 8, 2200), ("train.log", 90, 150)];
         watch.observe(tree(&whole), at(2200), AFTER);
-        watch.observe(tree(&whole), at(2203), AFTER);
-        assert_eq!(complete(&watch, 2203), Some(tree(&whole)));
+        watch.observe(tree(&whole), at(2211), AFTER);
+        assert_eq!(complete(&watch, 2211), Some(tree(&whole)));
     }
 
     /// The next process may be started before anybody has looked.
@@ -157,8 +167,8 @@ mod tests {
         let mut watch = killed_in_a_save(&left);
         let next = [("model.pt", 8, 300), ("x8f3", 5, 100)];
         watch.observe(tree(&next), at(300), AFTER);
-        watch.observe(tree(&next), at(303), AFTER);
-        assert_eq!(complete(&watch, 303), Some(tree(&next)));
+        watch.observe(tree(&next), at(311), AFTER);
+        assert_eq!(complete(&watch, 311), Some(tree(&next)));
     }
 
     #[test]
@@ -243,8 +253,8 @@ mod tests {
         assert_eq!(complete(&watch, 13), Some(renamed));
         let mut watch = FolderWatch::new(kept, Before::default());
         watch.observe(tree(&[("model.pt", 8, 100)]), at(10), Signs::default());
-        watch.observe(tree(&[("model.pt", 8, 100)]), at(13), Signs::default());
-        assert!(complete(&watch, 13).is_some(), "the process lives, and is seen to rest");
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(21), Signs::default());
+        assert!(complete(&watch, 21).is_some(), "the process lives, and is seen to rest");
     }
 
     #[test]

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::checkpoint_motion::{Motion, QUIET};
-use super::checkpoint_sets::{one_replaced, remaining, set_of, stamps, top, without_logs};
+use super::checkpoint_names::{Part, Partition, Places, top};
+use super::checkpoint_picture::{one_replaced, remaining, stamps, without_logs};
 use super::checkpoint_watch::{Picture, RESTLESS};
 use crate::ports::{FileStamp, TreeFile};
 
@@ -47,9 +48,15 @@ impl Declared {
         picture: &Picture,
         (kept, declared): (&Picture, Option<&Picture>),
         (marked_by, is_restless): (Option<i64>, impl Fn(&str) -> bool),
-        motion: Motion,
-        now: Duration,
+        (motion, now): (Motion, Duration),
+        places: &Places,
     ) -> Self {
+        let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), places);
+        // A common file is a set of its own.
+        let set_of = |path: &'_ str| match partition.set_of(path) {
+            Part::Common => (Part::Common, path.to_owned()),
+            numbered @ Part::Numbered { .. } => (numbered, String::new()),
+        };
         let (was, known) = (stamps(kept), declared.map(stamps).unwrap_or_default());
         let is_new = |file: &&TreeFile| [&was, &known].iter().all(|known| known.get(file.path.as_str()) != Some(&file.stamp));
         let is_after = |file: &TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by);
@@ -62,16 +69,16 @@ impl Declared {
         let sooner: BTreeSet<_> = new.iter().filter(|file| is_before(file)).map(|file| set_of(&file.path)).collect();
         let belongs = |file: &TreeFile| {
             let set = set_of(&file.path);
-            !sooner.is_empty() && (set.0.is_empty() || sooner.contains(&set))
+            !sooner.is_empty() && (set.0 == Part::Common || sooner.contains(&set))
         };
         let is_late = |file: &TreeFile| !is_whole && (is_after(file) || !is_before(file) && !belongs(file));
         let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) = new.into_iter().partition(|file| is_late(file));
         let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
         // What has no number belongs together: where one of it was written over, none of it is of this mark.
-        let is_over_written = late.iter().any(|file| set_of(&file.path).0.is_empty() && was.contains_key(file.path.as_str()));
+        let is_over_written = late.iter().any(|file| set_of(&file.path).0 == Part::Common && was.contains_key(file.path.as_str()));
         let is_sure = |file: &&TreeFile| {
             let set = set_of(&file.path);
-            let is_late = sets.contains(&set) || (is_over_written && set.0.is_empty());
+            let is_late = sets.contains(&set) || (is_over_written && set.0 == Part::Common);
             !is_late
         };
         let sure = if late.is_empty() { Arc::clone(picture) } else { Arc::new(picture.iter().filter(is_sure).cloned().collect()) };
@@ -79,7 +86,8 @@ impl Declared {
         let is_explained = |file: &&TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos.saturating_sub(by) <= skew);
         // Of a mark, something is new that is whole. Where that came in time, what is of another number is of another save.
         let marked: BTreeSet<_> = early.iter().map(|file| set_of(&file.path)).collect();
-        let is_another = !marked.is_empty() && sets.iter().any(|set| !set.0.is_empty() && !marked.contains(set));
+        // And a mark that covers something that came in time shows that the clock is the same: what is late is of the next save.
+        let is_another = !marked.is_empty() && sets.iter().any(|set| set.0 == Part::Common || !marked.contains(set));
         let rest = if late.iter().all(is_explained) && !is_another { QUIET } else { RESTLESS };
         let is_tied = !late.is_empty() && !is_another && !late.iter().any(|file| is_after(file));
         let holds_marked = late.is_empty() || !early.is_empty() && early.iter().all(is_sure);
@@ -112,10 +120,10 @@ impl Declared {
     }
 
     /// What was marked and has not been touched since.
-    pub(super) fn still(&self, seen: &Picture, mixed: &BTreeSet<String>, until: Duration) -> Option<Vec<TreeFile>> {
+    pub(super) fn still(&self, seen: &Picture, places: &Places, until: Duration) -> Option<Vec<TreeFile>> {
         let declared = self.believed(until, false);
         // An older one may have been cleared away; of the one that was marked, nothing may be missing.
-        let files = remaining(declared, seen, mixed)?;
+        let files = remaining(declared, seen, places)?;
         let mut gone = without_logs(declared).filter(|file| !files.contains(file));
         let cleared = gone.all(|file| !seen.iter().any(|other| top(&other.path) == top(&file.path)));
         (cleared && !files.is_empty()).then_some(files)
@@ -371,7 +379,7 @@ mod tests {
         watch.observe(Arc::clone(&both), at(35), marked(1, 2));
         assert_eq!(complete(&watch, 35), Some(both));
         assert!(complete(&first(None), 40).is_some(), "it makes none");
-        assert!(complete(&first(Some(false)), 12).is_some(), "that it makes none is known");
+        assert!(complete(&first(Some(false)), 20).is_some(), "that it makes none is known");
         assert_eq!(complete(&first(Some(true)), 30), None, "a machine before this one has seen its marks");
     }
 

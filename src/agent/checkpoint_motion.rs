@@ -50,6 +50,11 @@ impl Motion {
         !self.ever || at.saturating_sub(self.changed) >= time
     }
 
+    /// Since when it has not rested.
+    pub(super) fn moving_since(&self) -> Duration {
+        self.rested
+    }
+
     pub(super) fn restless(&self, at: Duration, time: Duration) -> bool {
         !self.rests(at) && at.saturating_sub(self.rested) >= time
     }
@@ -79,8 +84,8 @@ mod tests {
         let told = |step| Signs { step: Some(step), ..Signs::default() };
         watch.observe(tree(&[]), at(0), told(20.0));
         watch.observe(tree(&["model-20.pt"]), at(15), told(21.0));
-        watch.observe(tree(&["model-20.pt"]), at(18), told(21.0));
-        assert_eq!(watch.complete(at(18), true, false).map(|ripe| ripe.step), Some(Some(20.0)));
+        watch.observe(tree(&["model-20.pt"]), at(25), told(21.0));
+        assert_eq!(watch.complete(at(25), true, false).map(|ripe| ripe.step), Some(Some(20.0)));
     }
 
     /// Seed 1116 of the false world: the disk was full, the script took its half save away again, and the one before it was called by

@@ -15,11 +15,13 @@ use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 
 use super::checkpoint_back::{Target, clear};
+use super::checkpoint_picture::{is_link, picture};
+use super::checkpoint_upload::FILES_MAX;
 use super::checkpoints::{KEPT, Kept};
 use super::fetching::Fetching;
 use super::journal::Journal;
 use super::outbox::{Outbox, Pace, chain};
-use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest, StoredKind};
+use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, JobId, Manifest, StoredKind};
 use crate::jobdir::{JobDir, JobDirError, What, layout};
 use crate::ports::StoreError;
 
@@ -233,8 +235,19 @@ async fn fetch(
     if let Target::Before { shipped, .. } = target {
         clear(outbox, folder, shipped).await.map_err(Stop::Disk)?;
     }
-    for (index, file) in manifest.files.iter().enumerate() {
+    // Scripts look for the newest by the time of its last change, or of its place in the folder.
+    let mut files: Vec<(usize, &CheckpointFile)> = manifest.files.iter().enumerate().collect();
+    files.sort_by_key(|(_, file)| file.modified);
+    for (index, file) in files {
+        if let Some(modified) = file.modified
+            && let Err(error) = outbox.files.set_modified(&scratch.join(index.to_string()), modified)
+        {
+            tracing::warn!("the time of `{}` is not set: {error}", file.path);
+        }
         outbox.files.place(&scratch.join(index.to_string()), &folder.join(&file.path), file.mode).map_err(Stop::Disk)?;
+    }
+    for link in &manifest.links {
+        outbox.files.link(&folder.join(&link.path), &link.target).map_err(Stop::Disk)?;
     }
     Ok(())
 }
@@ -262,7 +275,38 @@ fn check(manifest: &Manifest) -> Result<(), Damaged> {
             return Err(Damaged::Twice(file.path.clone()));
         }
     }
-    Ok(())
+    for link in &manifest.links {
+        let is_good = |part: &str| !matches!(part, "" | "." | "..");
+        if !link.path.split('/').all(is_good) || !stays_inside(link) {
+            return Err(Damaged::Path(link.path.clone()));
+        }
+        if !paths.insert(link.path.as_str()) {
+            return Err(Damaged::Twice(link.path.clone()));
+        }
+    }
+    // Nothing is put in place through a link.
+    let below = |path: &str| manifest.links.iter().any(|link| path.strip_prefix(&link.path).is_some_and(|rest| rest.starts_with('/')));
+    match paths.iter().find(|path| below(path)) {
+        Some(path) => Err(Damaged::Path((*path).to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Whether a link leads to something below the checkpoint folder, by its words alone.
+fn stays_inside(link: &CheckpointLink) -> bool {
+    if link.target.is_empty() || link.target.starts_with('/') || link.target.contains('\0') {
+        return false;
+    }
+    let mut depth = link.path.matches('/').count();
+    for part in link.target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if depth == 0 => return false,
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    depth > 0
 }
 
 async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Arc<AtomicU64>) -> Result<(), Stop> {
@@ -289,6 +333,9 @@ pub(super) fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own:
         }
         kept.files.push((file.path.clone(), stamp));
     }
+    if let Ok(tree) = outbox.files.walk(folder, FILES_MAX).map(picture) {
+        kept.files.extend(tree.iter().filter(|file| is_link(file)).map(|file| (file.path.clone(), file.stamp)));
+    }
     kept.files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     outbox.keep(KEPT, &kept);
 }
@@ -299,8 +346,14 @@ mod tests {
     use crate::job::{AttemptNo, RECORD_FORMAT};
 
     fn manifest(paths: &[(&str, &str)]) -> Manifest {
-        let file =
-            |(path, key): &(&str, &str)| CheckpointFile { path: (*path).into(), bytes: 1, sha256: "00".into(), key: (*key).into(), mode: None };
+        let file = |(path, key): &(&str, &str)| CheckpointFile {
+            path: (*path).into(),
+            bytes: 1,
+            sha256: "00".into(),
+            key: (*key).into(),
+            mode: None,
+            modified: None,
+        };
         Manifest {
             format: RECORD_FORMAT,
             number: CheckpointNo::FIRST,
@@ -308,6 +361,7 @@ mod tests {
             created: "2026-01-01T00:00:00Z".parse().unwrap(),
             step: None,
             files: paths.iter().map(file).collect(),
+            links: Vec::new(),
             save_secs: 0.0,
             upload_secs: 0.0,
             marks: None,
@@ -325,5 +379,21 @@ mod tests {
             assert!(matches!(check(&manifest(&[("a", path)])), Err(Damaged::Path(_))), "key {path}");
         }
         assert!(matches!(check(&manifest(&[("a", good), ("a", good)])), Err(Damaged::Twice(_))));
+    }
+
+    #[test]
+    fn link_of_manifest_stays_inside() {
+        let linked = |path: &str, target: &str| {
+            let links = vec![CheckpointLink { path: path.into(), target: target.into() }];
+            check(&Manifest { links, ..manifest(&[("step-40/a", "checkpoints/0001/files/a")]) })
+        };
+        for (path, target) in [("latest", "step-40"), ("runs/latest", "../step-40"), ("latest", "./step-40/")] {
+            assert!(linked(path, target).is_ok(), "{path} -> {target}");
+        }
+        for (path, target) in
+            [("latest", "../secrets"), ("latest", "/etc"), ("latest", "."), ("a/b", "../.."), ("../x", "step-40"), ("step-40", "a"), ("latest", "")]
+        {
+            assert!(linked(path, target).is_err(), "{path} -> {target}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::checkpoint_motion::Motion;
-use super::checkpoint_sets::{has_news, stamps};
+use super::checkpoint_picture::{has_news, stamps};
 use super::checkpoint_watch::Picture;
 
 #[derive(Clone, Debug)]

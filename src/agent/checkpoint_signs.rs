@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkpoint_sets::{saves_again, stamps};
+use super::checkpoint_picture::{saves_again, stamps};
 use super::checkpoint_watch::Picture;
 use crate::job::ExitStatus;
 
@@ -15,8 +15,12 @@ pub(super) struct Signs {
     /// Explicit marks so far, and the step at the newest.
     pub marks: u64,
     pub marked_step: Option<f64>,
-    /// The newest step that its process has told.
+    /// The newest step that its process has told in the progress file.
     pub step: Option<f64>,
+    /// The newest step from any source, also from what it prints.
+    pub any_step: Option<f64>,
+    /// Which start of the workload this is, as far as this agent has seen.
+    pub life: u64,
     /// The newest mark was made by this time of the file system, nanoseconds since 1970.
     pub marked_by: Option<i64>,
     /// Whether it has ever marked one, however long ago.

@@ -4,7 +4,7 @@
 //! before and after all of it. Otherwise the try is torn: its number is spent, no manifest is written, and whatever was read whole
 //! is remembered so that the next try need not send it again.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,14 @@ use futures::future::{BoxFuture, Shared};
 use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint_sets::{picture, stands};
+use super::checkpoint_names::{Places, is_log};
+use super::checkpoint_picture::{has_grown, is_link, picture, stamps, stands};
 use super::checkpoint_watch::Picture;
 use super::checkpoints::{KEPT, Kept};
 use super::outbox::{Outbox, Pace, chain};
-use crate::job::{CheckpointFile, CheckpointNo, Manifest};
+use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest};
 use crate::jobdir::{JobDirError, layout, unless_damaged};
-use crate::ports::{Created, FileStamp, Files, Tree, TreeFile};
+use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, Tree, TreeFile};
 
 /// Files on their way at once. One leaves a fast line idle between two files; checkpoints are few large files, whose parts the
 /// store sends side by side in bounded memory, so that more files at once gain nothing.
@@ -37,9 +38,9 @@ const BYTES_PER_SEC_MIN: u64 = 1024 * 1024;
 /// Numbers that are looked at for one that is complete and not remembered: more torn tries in a row are of a folder that never rests.
 const UNKNOWN_MAX: usize = 16;
 
-/// Files of one checkpoint. Sharded checkpoints of large models have hundreds; a folder with more than this is not one,
-/// and looking at it every second would cost more than the agent may.
-const FILES_MAX: usize = 20_000;
+/// Files of one checkpoint folder (docs/environment.md). Fewer, and a data set of shards beside the saves ends all saving; each costs a
+/// few hundred bytes of the agent's memory, and a look takes a share of the time at most.
+pub(super) const FILES_MAX: usize = 200_000;
 
 /// The checkpoint folder, and how to look at it without holding up the loop.
 #[derive(Clone)]
@@ -69,6 +70,8 @@ pub(super) struct Look {
     pub picture: Picture,
     /// What of it can never be part of a checkpoint.
     pub skipped: Vec<String>,
+    /// Where its links to folders lead.
+    pub links: Vec<CheckpointLink>,
 }
 
 impl Folder {
@@ -117,10 +120,13 @@ impl Folder {
 
 fn looked(mut tree: Tree) -> io::Result<Look> {
     if tree.truncated {
-        return Err(io::Error::other(format!("it holds more than {FILES_MAX} files")));
+        return Err(io::Error::other(format!(
+            "it holds more than {FILES_MAX} files, which is the limit: save what must be kept to a folder of its own"
+        )));
     }
     let skipped = std::mem::take(&mut tree.skipped);
-    Ok(Look { picture: picture(tree), skipped })
+    let links = tree.links.iter().map(|link| CheckpointLink { path: link.path.clone(), target: link.target.clone() }).collect();
+    Ok(Look { picture: picture(tree), skipped, links })
 }
 
 /// What makes a file the same file with the same content, whatever its name.
@@ -136,6 +142,9 @@ struct Identity {
 struct Stored {
     key: String,
     sha256: String,
+    /// Where it is not what the file had: a log that grew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
 }
 
 /// Content of this machine's files that is in the store.
@@ -160,8 +169,9 @@ pub(super) struct Try {
     pub outbox: Outbox,
     pub folder: Folder,
     pub picture: Picture,
-    /// Names that are no series, for the last look.
-    pub mixed: BTreeSet<String>,
+    /// For the last look.
+    pub places: Places,
+    pub links: Vec<CheckpointLink>,
     pub contents: Arc<Contents>,
     pub pace: Arc<Pace>,
     /// Everything of the manifest but its files.
@@ -174,18 +184,49 @@ pub(super) struct Try {
     pub trouble: Arc<Mutex<Option<String>>>,
 }
 
+/// Why files cannot be held.
+enum Hold {
+    /// This one changed meanwhile.
+    Torn(String),
+    /// No file system beside ours does that: they are sent from where they are.
+    Impossible,
+}
+
+/// Where files are held while they are uploaded.
+pub(super) fn stages(outbox: &Outbox, folder: &Path) -> [PathBuf; 2] {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    [outbox.state.join("staged"), folder.with_file_name(format!(".{name}.lamp-staged"))]
+}
+
 /// Failures of one file in a row before a person is told: one or two are the weather.
 const FAILURES_TOLD: u32 = 3;
 
 impl Try {
     /// Sends what is not there yet, then the manifest.
+    ///
+    /// What can be held is held first: then rotation and the next save tear nothing, and only a file that joins it later shows that it
+    /// was not whole.
     pub(super) async fn run(mut self) -> Result<Manifest, Torn> {
         let begun = self.outbox.clock.mono();
-        self.send_new().await?;
-        if !self.folder.look().await.is_ok_and(|look| stands(&self.picture, &look.picture, &self.mixed)) {
+        let held = self.hold().await;
+        let sent = match &held {
+            Ok(held) => self.send_new(held).await,
+            Err(Hold::Torn(path)) => Err(Torn::File(path.clone())),
+            Err(Hold::Impossible) => self.send_new(&HashMap::new()).await,
+        };
+        self.release().await;
+        sent?;
+        let is_held = held.is_ok();
+        let still = |look: &Look| match is_held {
+            true => !has_grown(&self.picture, &look.picture, &self.places),
+            false => stands(&self.picture, &look.picture, &self.places),
+        };
+        if !self.folder.look().await.is_ok_and(|look| still(&look)) {
             return Err(Torn::Folder);
         }
         self.manifest.files = self.files()?;
+        let is_in = |link: &CheckpointLink| self.picture.iter().any(|file| is_link(file) && file.path == link.path);
+        self.manifest.links = self.links.iter().filter(|link| is_in(link)).cloned().collect();
         if self.unknown.as_ref().is_some_and(|before| holds_all(before, &self.manifest.files)) {
             return Err(Torn::Known);
         }
@@ -206,19 +247,65 @@ impl Try {
         if created == Some(Created::New) { Ok(self.manifest) } else { Err(Torn::Number) }
     }
 
-    /// Uploads each content once, however many names it has.
-    async fn send_new(&self) -> Result<(), Torn> {
+    /// What is to be sent: each content once, however many names it has.
+    fn new_files(&self) -> Vec<&TreeFile> {
         let mut known = HashSet::new();
-        let new = self.picture.iter().filter(|file| !self.contents.has(file.stamp) && known.insert(Identity::of(file.stamp)));
-        let sends: Vec<BoxFuture<'_, _>> = new.map(|file| self.send(file).boxed()).collect();
+        let is_new = |file: &&TreeFile| !is_link(file) && !self.contents.has(file.stamp) && known.insert(Identity::of(file.stamp));
+        self.picture.iter().filter(is_new).collect()
+    }
+
+    /// Holds what is to be sent as it is now.
+    async fn hold(&self) -> Result<HashMap<Identity, StagedFile>, Hold> {
+        let files = self.new_files();
+        let wanted = |file: &&TreeFile| StageFile { path: self.folder.path.join(&file.path), bytes: file.stamp.bytes, is_log: is_log(&file.path) };
+        let wanted: Vec<StageFile> = files.iter().map(wanted).collect();
+        if wanted.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.release().await;
+        let staged = self.outbox.files.stage_aside(&wanted, &self.stages()).await.map_err(|error| {
+            tracing::debug!("the files of a checkpoint are sent from where they are: {error}");
+            Hold::Impossible
+        })?;
+        // What was written while it was copied is half.
+        let seen = self.folder.look().await.map_err(|_| Hold::Impossible)?;
+        let now = stamps(&seen.picture);
+        let changed = files.iter().find(|file| !is_log(&file.path) && now.get(file.path.as_str()) != Some(&file.stamp));
+        match changed {
+            // One that was cleared away after it was held is held.
+            Some(file) if now.contains_key(file.path.as_str()) => Err(Hold::Torn(file.path.clone())),
+            _ => Ok(files.into_iter().map(|file| Identity::of(file.stamp)).zip(staged).collect()),
+        }
+    }
+
+    async fn release(&self) {
+        for stage in self.stages() {
+            if let Err(error) = self.outbox.files.remove_aside(&stage).await {
+                tracing::warn!("cannot remove {}: {error}", stage.display());
+            }
+        }
+    }
+
+    /// Beside our own records, and beside the folder where that is on another file system.
+    fn stages(&self) -> [PathBuf; 2] {
+        stages(&self.outbox, &self.folder.path)
+    }
+
+    async fn send_new(&self, held: &HashMap<Identity, StagedFile>) -> Result<(), Torn> {
+        let new = self.new_files().into_iter();
+        let sends: Vec<BoxFuture<'_, _>> = new.map(|file| self.send(file, held.get(&Identity::of(file.stamp))).boxed()).collect();
         futures::stream::iter(sends).buffer_unordered(FILES_IN_FLIGHT).try_collect().await
     }
 
-    async fn send(&self, file: &TreeFile) -> Result<(), Torn> {
+    async fn send(&self, file: &TreeFile, held: Option<&StagedFile>) -> Result<(), Torn> {
         let outbox = &self.outbox;
-        let path = self.folder.path.join(&file.path);
+        let path = held.map_or_else(|| self.folder.path.join(&file.path), |held| held.path.clone());
         let torn = || Torn::File(file.path.clone());
-        let same = async || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if Identity::of(stamp) == Identity::of(file.stamp));
+        let is_copy = held.is_some_and(|held| held.is_copy);
+        let is_same = |stamp: FileStamp| Identity::of(stamp) == Identity::of(file.stamp);
+        let same = async || is_copy || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if is_same(stamp));
+        // A log that was written on while it was copied is longer than it was.
+        let may_differ = is_copy && is_log(&file.path);
         let key = layout::checkpoint_file(outbox.dir.job(), self.manifest.number, &file.path);
         let limit = Duration::from_secs(FILE_SECS_MIN + file.stamp.bytes / BYTES_PER_SEC_MIN);
         let mut failures = 0;
@@ -231,10 +318,10 @@ impl Try {
                 return Err(torn());
             }
             match sent {
-                Some(Ok((bytes, sha256))) if bytes == file.stamp.bytes => {
+                Some(Ok((bytes, sha256))) if bytes == file.stamp.bytes || may_differ => {
                     let prefix = layout::job(outbox.dir.job());
                     let key = key.strip_prefix(&prefix).expect("every key of a job begins with its prefix").to_owned();
-                    self.contents.add(file.stamp, key, sha256);
+                    self.contents.add_sized(file.stamp, key, sha256, bytes);
                     self.sent.fetch_add(bytes, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -258,10 +345,11 @@ impl Try {
     fn files(&self) -> Result<Vec<CheckpointFile>, Torn> {
         let stored = self.contents.lock();
         let entry = |file: &TreeFile| {
-            let Stored { key, sha256 } = stored.get(&Identity::of(file.stamp)).cloned().ok_or(Torn::Folder)?;
-            Ok(CheckpointFile { path: file.path.clone(), bytes: file.stamp.bytes, sha256, key, mode: Some(file.stamp.mode) })
+            let Stored { key, sha256, bytes } = stored.get(&Identity::of(file.stamp)).cloned().ok_or(Torn::Folder)?;
+            let (bytes, modified) = (bytes.unwrap_or(file.stamp.bytes), Some(file.stamp.modified_nanos));
+            Ok(CheckpointFile { path: file.path.clone(), bytes, sha256, key, mode: Some(file.stamp.mode), modified })
         };
-        self.picture.iter().map(entry).collect()
+        self.picture.iter().filter(|file| !is_link(file)).map(entry).collect()
     }
 }
 
@@ -278,7 +366,12 @@ impl Identity {
 
 impl Contents {
     pub(super) fn add(&self, stamp: FileStamp, key: String, sha256: String) {
-        self.lock().insert(Identity::of(stamp), Stored { key, sha256 });
+        self.add_sized(stamp, key, sha256, stamp.bytes);
+    }
+
+    fn add_sized(&self, stamp: FileStamp, key: String, sha256: String, bytes: u64) {
+        let bytes = Some(bytes).filter(|bytes| *bytes != stamp.bytes);
+        self.lock().insert(Identity::of(stamp), Stored { key, sha256, bytes });
     }
 
     /// Forgets what is no longer in the folder.

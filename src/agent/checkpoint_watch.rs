@@ -1,12 +1,12 @@
 //! When is a checkpoint complete? Pure bookkeeping over what the folder looked like, second by second.
 //!
 //! ```text
-//!   same as kept ──change──> being written ──quiet 2 s, or a mark, or the process exited──> complete ──manifest──> kept
+//!   same as kept ──change──> being written ──whole by its parts, or a mark, or the process exited──> complete ──manifest──> kept
 //! ```
-//! A workload that marks its checkpoints (`{"checkpoint": ...}` in the progress file) is believed, and silence then says
-//! nothing. Without marks, two quiet seconds count. A folder that never rests is judged set by set (`checkpoint_sets`). A
-//! process that was killed by a signal may have died while writing: what changed last is then not trusted, and not by the rest that
-//! the next process leaves it in either (`checkpoint_doubt`).
+//! A workload that marks its checkpoints (`{"checkpoint": ...}` in the progress file) is believed, and silence then says nothing.
+//! Without marks, each part of the folder is judged by itself (`checkpoint_units`). A process that was killed by a signal may have died
+//! while writing: what changed last is then not trusted, and not by the rest that the next process leaves it in either
+//! (`checkpoint_doubt`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,15 +15,17 @@ use std::time::Duration;
 use super::checkpoint_doubt::Doubt;
 use super::checkpoint_mark::Declared;
 use super::checkpoint_motion::{Motion, QUIET};
+use super::checkpoint_names::{Partition, Places};
+use super::checkpoint_picture::{goes_back, has_grown, has_news, one_replaced, same_but_logs, stamps, without_logs};
 pub(super) use super::checkpoint_ripe::Ripe;
-use super::checkpoint_sets::{Sets, goes_back, has_news, one_replaced, same_but_logs, stamps, stands, without_logs};
 use super::checkpoint_signs::Habit;
 pub(super) use super::checkpoint_signs::{Before, Signs};
+use super::checkpoint_units::{Beside, End, Units};
 use crate::job::ExitStatus;
 use crate::ports::{FileStamp, TreeFile};
 
-/// After so long without two quiet seconds, the folder is judged set by set: a script that writes every second would else
-/// never have a checkpoint. Sooner gains nothing: the others are kept after two seconds, whole.
+/// Nobody pauses for so long inside a save: what has rested so long is whole, also where it lacks what the one before it had. Shorter cuts
+/// saves that gather a large model; longer keeps what has changed its form too late.
 pub(super) const RESTLESS: Duration = Duration::from_secs(30);
 
 /// The files of the folder at one moment.
@@ -36,9 +38,11 @@ pub(super) struct FolderWatch {
     seen: Option<Picture>,
     /// When it was last looked at.
     looked: Option<Duration>,
-    /// The folder as a whole, and set by set.
+    /// What was open for writing then.
+    open: Option<BTreeSet<String>>,
+    /// The folder as a whole, and part by part.
     motion: Motion,
-    sets: Sets,
+    units: Units,
     marks: u64,
     habit: Habit,
     /// A process of it is gone, and nobody has seen how it ended.
@@ -57,7 +61,8 @@ impl FolderWatch {
     /// `kept`: what is known to be in the job directory already.
     pub(super) fn new(kept: Picture, before: Before) -> Self {
         let Before { marks, unseen_end } = before;
-        FolderWatch { seen: Some(Arc::clone(&kept)), kept, habit: Habit::of(marks), unseen_end, ..FolderWatch::default() }
+        let units = Units::of_kept(&kept);
+        FolderWatch { seen: Some(Arc::clone(&kept)), kept, units, habit: Habit::of(marks), unseen_end, ..FolderWatch::default() }
     }
 
     /// What an agent before this one doubted. Nobody has counted what was written since.
@@ -71,23 +76,36 @@ impl FolderWatch {
     }
 
     /// Takes in what the folder looks like now; says whether it changed since the last look.
+    #[cfg(test)]
     pub(super) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
+        self.observe_open(picture, now, signs, None)
+    }
+
+    /// The same with what the workload holds open for writing; `None`: nobody can tell.
+    pub(super) fn observe_open(&mut self, picture: Picture, now: Duration, signs: Signs, open: Option<&BTreeSet<String>>) -> bool {
         let before = self.seen.take().unwrap_or_default();
         let changed = before != picture;
         let rested = self.looked.is_some_and(|looked| self.motion.rests(looked));
         self.habit.observe((&before, &picture), (rested, self.motion.rests_for(now, RESTLESS)), &signs);
-        if changed {
+        let step = match self.looked {
+            // What came while nobody looked for longer than a save takes: what was told before is not too late (seed 33001763 of 24 h).
+            Some(looked) if now.saturating_sub(looked) > QUIET => self.told.zip(signs.step).map(|(before, now)| before.min(now)),
+            Some(_) => signs.step,
             // What the first look finds was written while nobody looked: only a mark says at which step.
-            // Nor of what came while nobody looked for longer than a save takes: what was told before is not too late (seed 33001763 of 24 h).
-            let step = match self.looked {
-                Some(looked) if now.saturating_sub(looked) > QUIET => self.told.zip(signs.step).map(|(before, now)| before.min(now)),
-                Some(_) => signs.step,
-                None => signs.marked_step,
-            };
-            self.sets.observe(&before, &picture, (self.looked.unwrap_or(now), now), step);
+            None => signs.marked_step,
+        };
+        let looked = self.looked.unwrap_or(now);
+        // A process that is gone holds nothing open: what it held when it was last seen counts.
+        let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
+        let beside = Beside { open: open.as_ref(), step: signs.any_step, life: signs.life };
+        self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
+        self.open = open;
+        if changed {
             // A renaming takes no time.
             let whole = one_replaced(&before, &picture).then_some((now, step));
-            self.motion.moved((now, step), self.looked.unwrap_or(now), whole.or(self.sets.newest_begun));
+            if !same_but_logs(&before, &picture) {
+                self.motion.moved((now, step), looked, whole.or(self.units.newest_begun));
+            }
             self.tell_steps(&before, &picture);
             if let Some(doubt) = &mut self.doubt {
                 // What the first look finds is not what was written since.
@@ -99,10 +117,12 @@ impl FolderWatch {
             self.motion.step = signs.marked_step.or(self.motion.step);
             // What a dead process left half is not what the next one marks, which says at its start what it goes on from.
             if !self.doubt.as_ref().is_some_and(Doubt::holds) {
-                let is_restless = |path: &str| self.sets.is_restless(path, now, RESTLESS);
+                let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.units.places);
+                let units = &self.units;
+                let is_restless = |path: &str| units.is_restless(path, &partition, now, RESTLESS);
                 let before = self.declared.take().map(Declared::into_believed);
                 let known = (&self.kept, before.as_ref());
-                self.declared = Some(Declared::new(&picture, known, (signs.marked_by, is_restless), self.motion, now));
+                self.declared = Some(Declared::new(&picture, known, (signs.marked_by, is_restless), (self.motion, now), &self.units.places));
                 self.doubt = None;
             }
         } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
@@ -129,8 +149,9 @@ impl FolderWatch {
     fn tell_steps(&mut self, before: &Picture, after: &Picture) {
         let (was, is) = (stamps(before), stamps(after));
         self.steps.retain(|path, _| is.contains_key(path.as_str()));
+        let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &self.units.places);
         for file in without_logs(after).filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)) {
-            self.steps.insert(file.path.clone(), self.sets.step_of(&file.path));
+            self.steps.insert(file.path.clone(), self.units.step_of(&file.path, &partition));
         }
     }
 
@@ -143,9 +164,9 @@ impl FolderWatch {
     /// somebody waits for it.
     pub(super) fn complete(&self, now: Duration, with_logs: bool, is_asked: bool) -> Option<Ripe> {
         if let Some(doubt) = self.doubt.as_ref().filter(|_| self.is_in_doubt()) {
-            return doubt.whole(self.seen.as_ref()?, &self.kept, &self.sets.mixed).cloned();
+            return doubt.whole(self.seen.as_ref()?, &self.kept, &self.units.places).cloned();
         }
-        let exited = self.ended.is_some_and(|(exit, _)| exit.is_in_order());
+        let exited = self.ended.is_some_and(|(exit, _)| exit.success());
         self.trusted(self.ended.map_or(now, |(_, ended)| ended), exited, (with_logs, is_asked))
     }
 
@@ -163,14 +184,8 @@ impl FolderWatch {
     /// Judged at `until`: now, or when the workload ended.
     fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty())?;
-        let rest = match self.habit.marks {
-            // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
-            Some(true) => RESTLESS,
-            // The first that it makes: its mark may come, and before it there may be half of it.
-            None if self.told.is_some() && !is_asked => RESTLESS,
-            _ => QUIET,
-        };
-        let quiet = self.marks == 0 && self.motion.rests_for(until, rest);
+        // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
+        let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);
         let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, exited) == seen);
         if declared || quiet || exited {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
@@ -183,36 +198,54 @@ impl FolderWatch {
             return (!same && !picture.is_empty()).then(|| Ripe { step, is_marked: is_its.is_some(), ..Ripe::new(picture, motion) });
         }
         let marks = self.marks();
-        let (files, motion, left_out) = if marks {
+        let (files, motion, left_out, is_all) = if marks {
             let declared = self.declared.as_ref()?;
-            (declared.still(seen, &self.sets.mixed, until)?, declared.motion, None)
+            (declared.still(seen, &self.units.places, until)?, declared.motion, None, false)
         } else {
-            self.by_sets(seen, until, with_logs)?
+            self.by_units(seen, until, (with_logs, is_asked))?
         };
         let picture = Arc::new(files);
         let goes_back = goes_back(&picture, &self.kept);
         let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
         let step = if is_marked { motion.step } else { self.step_of(&picture) };
         // The oldest of what is kept may have been cleared away: that alone is no save.
-        let is_another = has_news(&picture, &self.kept) || (self.ended() || goes_back) && !same_but_logs(&picture, &self.kept);
-        is_another.then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
+        let is_another = has_news(&picture, &self.kept) || (self.ended() || goes_back || is_all) && !same_but_logs(&picture, &self.kept);
+        (is_another && !picture.is_empty()).then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
     }
 
-    fn by_sets(&self, seen: &Picture, until: Duration, with_logs: bool) -> Option<(Vec<TreeFile>, Motion, Option<String>)> {
-        if self.ended.is_none() && !self.motion.restless(until, RESTLESS) {
+    /// What is whole by its parts: files, motion, what is left out, and whether that is all.
+    fn by_units(
+        &self,
+        seen: &Picture,
+        until: Duration,
+        (with_logs, is_asked): (bool, bool),
+    ) -> Option<(Vec<TreeFile>, Motion, Option<String>, bool)> {
+        // The first that it makes: its mark may come, and before it there may be half of it.
+        if self.habit.marks.is_none() && self.told.is_some() && !is_asked && !self.motion.rests_for(until, RESTLESS) && !self.ended() {
             return None;
         }
-        self.sets.snapshot(seen, until, with_logs).map(|snapshot| (snapshot.files, snapshot.motion, snapshot.left_out))
+        let end = match self.ended {
+            None => End::No,
+            Some((exit, _)) if exit.is_in_order() => End::InOrder,
+            Some(_) => End::Killed,
+        };
+        let snapshot = self.units.snapshot(seen, until, with_logs, end)?;
+        Some((snapshot.files, snapshot.motion, snapshot.left_out, snapshot.is_all))
     }
 
-    /// Whether a picture that is being uploaded is still what the folder holds.
-    pub(super) fn stands(&self, picture: &Picture) -> bool {
-        self.seen.as_ref().is_some_and(|seen| stands(picture, seen, &self.sets.mixed))
+    /// Whether something joined a picture that is being uploaded: then it was not whole.
+    pub(super) fn has_grown(&self, picture: &Picture) -> bool {
+        self.seen.as_ref().is_some_and(|seen| has_grown(picture, seen, &self.units.places))
+    }
+
+    /// Whether something of the folder may be open for writing.
+    pub(super) fn may_be_moving(&self, picture: &Picture, now: Duration) -> bool {
+        self.seen.as_ref() != Some(picture) || !self.motion.rests_for(now, RESTLESS)
     }
 
     /// For the last look of a try, which has no watch.
-    pub(super) fn mixed(&self) -> BTreeSet<String> {
-        self.sets.mixed.clone()
+    pub(super) fn places(&self) -> Places {
+        self.units.places.clone()
     }
 
     pub(super) fn dirty(&self) -> bool {
@@ -226,8 +259,8 @@ impl FolderWatch {
             && self.ended.is_none()
             && self.motion.restless(now, RESTLESS * 2)
             && without_logs(seen).next().is_some()
-            && self.sets.snapshot(seen, now, false).is_none()
-            && !self.sets.has_series(seen)
+            && self.units.snapshot(seen, now, false, End::No).is_none()
+            && !self.units.has_numbered(seen)
     }
 
     pub(super) fn seen(&self) -> Option<&Picture> {
@@ -250,7 +283,7 @@ impl FolderWatch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checkpoint_sets::picture;
+    use super::super::checkpoint_picture::picture;
     use super::*;
     use crate::ports::Tree;
 
@@ -283,8 +316,10 @@ mod tests {
         assert_eq!(complete(&watch, 11), None);
         assert!(watch.observe(tree(&[("a", 2)]), at(11), Signs { step: Some(5.0), ..Signs::default() }));
         assert_eq!(complete(&watch, 12), None);
-        assert!(!watch.observe(tree(&[("a", 2)]), at(13), Signs { step: Some(9.0), ..Signs::default() }));
-        let ripe = watch.complete(at(13), true, false).unwrap();
+        assert!(!watch.observe(tree(&[("a", 2)]), at(13), Signs { step: Some(9.0), any_step: Some(9.0), ..Signs::default() }));
+        assert_eq!(complete(&watch, 13), None, "its writer may pause: nothing like it was seen before");
+        watch.observe(tree(&[("a", 2)]), at(14), Signs { step: Some(9.0), any_step: Some(10.0), ..Signs::default() });
+        let ripe = watch.complete(at(14), true, false).expect("the training goes on");
         assert_eq!((&ripe.picture, ripe.save_time(None), ripe.step), (&tree(&[("a", 2)]), at(1), Some(4.0)), "the step when it began to be written");
         watch.keep(tree(&[("a", 2)]));
         assert_eq!((complete(&watch, 99), watch.dirty()), (None, false));
@@ -308,7 +343,7 @@ mod tests {
                     watch.observe(tree(&now), at(secs + later as u64), Signs::default());
                 }
             }
-            let ripe = watch.complete(at(22), true, false).expect("it rested at last");
+            let ripe = watch.complete(at(30), true, false).expect("it rested at last");
             assert_eq!(ripe.save_time(None), at(1), "with a pointer to the newest: {pointer}");
         }
     }
@@ -323,7 +358,7 @@ mod tests {
         }
         let all = tree(&[("meta-1.json", 1), ("meta-2.json", 1), ("model-100.pt", 1), ("model-200.pt", 160)]);
         watch.observe(all, at(161), Signs::default());
-        assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(61));
+        assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(60));
     }
 
     #[test]
@@ -337,8 +372,8 @@ mod tests {
         }
         let mut settled = FolderWatch::new(tree(&[]), Before::default());
         settled.observe(tree(&[("a", 1)]), at(10), Signs::default());
-        settled.observe(tree(&[("a", 1)]), at(20), ended(killed, 19));
-        assert!(complete(&settled, 20).is_some(), "it was quiet before it was killed");
+        settled.observe(tree(&[("a", 1)]), at(22), ended(killed, 21));
+        assert!(complete(&settled, 22).is_some(), "it was quiet before it was killed");
     }
 
     #[test]
@@ -369,6 +404,6 @@ mod tests {
         for second in 1..=20 {
             young.observe(renamed(second), at(second), Signs::default());
         }
-        assert_eq!((complete(&young, 20), young.never_rests(at(20))), (None, false));
+        assert_eq!((complete(&young, 20), young.never_rests(at(20))), (Some(renamed(20)), false), "a renaming is a statement");
     }
 }

@@ -1,5 +1,6 @@
 //! The working half of `checkpoints`: one task that looks, uploads and answers.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,12 +8,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::checkpoint_motion::QUIET;
-use super::checkpoint_sets::has_news;
+use super::checkpoint_picture::has_news;
 use super::checkpoint_upload::{Numbers, Torn, Try, numbers};
 use super::checkpoint_watch::{Before, FolderWatch, Picture, Ripe, Signs};
 use super::checkpoints::{Ask, KEPT, Save, Saved, Shared};
 use super::journal::Journal;
-use crate::job::{CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT};
+use crate::job::{CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT};
 use crate::jobdir::What;
 use crate::market::Span;
 
@@ -21,6 +22,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// While a save is waited for, every quarter of a second counts against the notice.
 const LOOK_HURRIED: Duration = Duration::from_millis(250);
+
+/// To ask which files are open takes milliseconds; one that takes longer than this looks at a tree that hangs.
+const OPEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// A look may take this share of the time: a folder that takes a second to walk is walked every 20 seconds.
 const LOOK_SHARE: u32 = 20;
@@ -52,6 +56,8 @@ pub(super) struct Worker {
     /// What a person was told already.
     said: Vec<String>,
     look_after: Duration,
+    /// The links of the newest look.
+    links: Vec<CheckpointLink>,
 }
 
 /// How an upload ended.
@@ -80,6 +86,7 @@ impl Worker {
             torn: 0,
             said: Vec::new(),
             look_after: LOOK,
+            links: Vec::new(),
         }
     }
 
@@ -142,6 +149,8 @@ impl Worker {
             marks,
             marked_step,
             step: self.shared.board.told(),
+            any_step: self.shared.board.progress().step,
+            life: ends.life,
             marked_by: self.shared.board.marked_by(),
             has_marked: self.shared.board.has_marked(),
             ended: ends.now,
@@ -149,16 +158,22 @@ impl Worker {
         };
         let begun = self.now();
         let look = self.shared.folder.look().await;
+        // After the look: what is opened between the two is seen to be open.
+        let open = match &look {
+            Ok(look) if self.watch.may_be_moving(&look.picture, self.now()) => self.open_files().await,
+            _ => None,
+        };
         let now = self.now();
         self.look_after = LOOK.max(now.saturating_sub(begun) * LOOK_SHARE);
         match look {
             Ok(look) => {
                 self.shared.bytes.store(look.picture.iter().map(|file| file.stamp.bytes).sum(), Ordering::Relaxed);
+                self.links = look.links;
                 if !look.skipped.is_empty() {
                     let rest = look.skipped.len() - 1;
                     self.say(format!("not part of any checkpoint: {}{}", look.skipped[0], if rest > 0 { " and others" } else { "" }));
                 }
-                if self.watch.observe(look.picture, now, signs) {
+                if self.watch.observe_open(look.picture, now, signs, open.as_ref()) {
                     self.shared.board.checkpoint_changed();
                 }
                 self.remember_doubt();
@@ -168,6 +183,12 @@ impl Worker {
             }
             Err(error) => self.say(format!("cannot look at the checkpoint folder: {error}")),
         }
+    }
+
+    /// What the workload holds open for writing; `None`: nobody can tell.
+    async fn open_files(&self) -> Option<BTreeSet<String>> {
+        let writer = self.shared.writer()?;
+        self.shared.outbox.within(OPEN_WITHIN, writer.open_for_writing(&self.shared.folder.path)).await.flatten()
     }
 
     /// The agent after this one finds another process that runs, and has not seen this one die.
@@ -259,7 +280,8 @@ impl Worker {
             outbox: self.shared.outbox.clone(),
             folder: self.shared.folder.clone(),
             picture: Arc::clone(&ripe.picture),
-            mixed: self.watch.mixed(),
+            places: self.watch.places(),
+            links: self.links.clone(),
             contents: Arc::clone(&self.shared.kept().contents),
             pace: Arc::clone(&self.shared.pace),
             manifest: Manifest {
@@ -269,6 +291,7 @@ impl Worker {
                 created: self.shared.outbox.clock.now(),
                 step: ripe.step,
                 files: Vec::new(),
+                links: Vec::new(),
                 save_secs: save_time.as_secs_f64(),
                 upload_secs: 0.0,
                 marks: self.watch.known_marks(),
@@ -310,7 +333,7 @@ impl Worker {
             if let Some(text) = trouble {
                 self.say(text);
             }
-            if !self.watch.stands(picture) {
+            if self.watch.has_grown(picture) {
                 return Ended::Torn(Torn::Folder);
             }
             if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {

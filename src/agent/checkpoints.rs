@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::checkpoint_sets::{has_news, without_logs};
+use super::checkpoint_picture::{has_news, without_logs};
 use super::checkpoint_upload::{Contents, Folder};
 use super::checkpoint_watch::Picture;
 use super::checkpoint_worker::Worker;
@@ -26,7 +26,7 @@ use super::journal::Journal;
 use super::marks::Board;
 use super::outbox::{Outbox, Pace, Task};
 use crate::job::{CheckpointSpec, CheckpointSummary, ExitStatus};
-use crate::ports::{FileStamp, TreeFile};
+use crate::ports::{FileStamp, TreeFile, Workload};
 
 pub use super::checkpoint_restore::{RestoreError, restore};
 
@@ -70,6 +70,8 @@ pub(super) struct Shared {
     pub folder: Folder,
     kept: Mutex<Kept>,
     ends: Mutex<Ends>,
+    /// The process that runs, and is asked which files it holds open.
+    writer: Mutex<Option<Arc<dyn Workload>>>,
     pub wake: Notify,
     pub pace: Arc<Pace>,
     /// Uploads wait for no interval: the machine may be gone before it is over.
@@ -89,6 +91,8 @@ pub(super) struct Ends {
     pub now: Option<(ExitStatus, Duration)>,
     /// The newest that was killed: the next may be started before the worker has looked.
     pub killed: Option<Duration>,
+    /// How often a process of it was started.
+    pub life: u64,
 }
 
 /// What an agent that was restarted must know.
@@ -143,6 +147,7 @@ impl Checkpoints {
             folder,
             kept: Mutex::new(kept),
             ends: Mutex::default(),
+            writer: Mutex::default(),
             wake: Notify::new(),
             pace: Arc::new(Pace::default()),
             hurry: AtomicBool::default(),
@@ -161,8 +166,10 @@ impl Checkpoints {
     }
 
     /// The workload was started (again).
-    pub fn workload_started(&self) {
-        self.shared.ends().now = None;
+    pub fn workload_started(&self, workload: Option<Arc<dyn Workload>>) {
+        *self.shared.writer.lock().expect("nobody panics while holding it: it is only set and cloned") = workload;
+        let mut ends = self.shared.ends();
+        (ends.now, ends.life) = (None, ends.life + 1);
     }
 
     /// The workload is gone: what its folder holds is final.
@@ -170,7 +177,7 @@ impl Checkpoints {
         let now = self.shared.outbox.clock.mono();
         let killed = (!exit.is_in_order()).then_some(now);
         let mut ends = self.shared.ends();
-        *ends = Ends { now: Some((exit, now)), killed: killed.or(ends.killed) };
+        *ends = Ends { now: Some((exit, now)), killed: killed.or(ends.killed), life: ends.life };
         drop(ends);
         self.shared.wake.notify_one();
     }
@@ -294,6 +301,10 @@ impl Shared {
 
     pub(super) fn is_uploading(&self, since: Option<Duration>) {
         *self.uploading.lock().expect("it is only read and set") = since;
+    }
+
+    pub(super) fn writer(&self) -> Option<Arc<dyn Workload>> {
+        self.writer.lock().expect("nobody panics while holding it: it is only set and cloned").clone()
     }
 
     pub(super) fn ends(&self) -> MutexGuard<'_, Ends> {

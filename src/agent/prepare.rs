@@ -233,7 +233,7 @@ impl Agent {
         let unseen_end = of_another || gone && !exit.is_some_and(|exit| exit.is_in_order());
         let checkpoints = Checkpoints::start(self.out.clone(), self.journal.clone(), self.board.clone(), spec, folder, unseen_end);
         if self.workload.is_some() && !gone {
-            checkpoints.workload_started();
+            checkpoints.workload_started(self.workload.clone());
         }
         self.checkpoints = Some(checkpoints);
         self.hold_back();

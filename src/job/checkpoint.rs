@@ -23,6 +23,8 @@ pub struct Manifest {
     #[serde(default)]
     pub step: Option<f64>,
     pub files: Vec<CheckpointFile>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<CheckpointLink>,
     /// From the request (or the first change of the folder) until the folder was quiet, seconds.
     pub save_secs: f64,
     /// Reading, hashing and uploading, seconds.
@@ -51,6 +53,18 @@ pub struct CheckpointFile {
     /// Unix permission bits.
     #[serde(default)]
     pub mode: Option<u32>,
+    /// Time of its last change, nanoseconds since 1970: scripts look for the newest by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<i64>,
+}
+
+/// A symbolic link to a folder of the checkpoint, as `latest -> step-40`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointLink {
+    /// Relative to the checkpoint folder.
+    pub path: String,
+    /// Relative, and inside the checkpoint folder.
+    pub target: String,
 }
 
 /// What the outcome and the receipt say of a checkpoint.

@@ -4,7 +4,7 @@
 //! to a thread of its own. "Not there" is `Ok(None)` or empty, never an error.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -30,11 +30,40 @@ pub struct TreeFile {
     pub stamp: FileStamp,
 }
 
+/// A file that is to be held as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageFile {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// It may be written on meanwhile: its content now is what counts.
+    pub is_log: bool,
+}
+
+/// Where a file is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedFile {
+    pub path: PathBuf,
+    /// Nobody writes to it any more; else it is the same file under another name.
+    pub is_copy: bool,
+}
+
+/// A symbolic link to a folder inside the folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeLink {
+    pub path: String,
+    /// Relative, as it stands in the link.
+    pub target: String,
+    /// Of the link itself.
+    pub stamp: FileStamp,
+}
+
 /// The regular files below a folder, in order of their paths. A symbolic link to a file inside the folder counts as the
 /// file; links to folders are not followed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Tree {
     pub files: Vec<TreeFile>,
+    /// Links to folders inside the folder, in order of their paths.
+    pub links: Vec<TreeLink>,
     /// What is there and cannot be kept, with the reason: links that lead outside, names that are not UTF-8, devices.
     pub skipped: Vec<String>,
     /// There are more files than were asked for; nothing should be concluded from such a tree.
@@ -76,6 +105,22 @@ pub trait Files: Send + Sync {
 
     /// The same from a thread of its own, so that nobody waits for a large folder.
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree>;
+
+    /// Holds files as they are under other names, in the first of these folders where that can be done, in the order of `files`.
+    /// The caller removes the folder afterwards.
+    async fn stage_aside(&self, _files: &[StageFile], _folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Makes a symbolic link, in the place of one that is there.
+    fn link(&self, _path: &Path, _target: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Sets the time of the last change, nanoseconds since 1970.
+    fn set_modified(&self, _path: &Path, _nanos: i64) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Removes a file, or a folder with all that is in it.
     fn remove(&self, path: &Path) -> io::Result<()>;

@@ -25,7 +25,7 @@ pub use agents::{AgentFile, Agents, AgentsError, Glibc};
 pub use chain::{causes, chain};
 pub use clock::Clock;
 pub use cloud::{Cloud, CloudError};
-pub use files::{FileStamp, Files, Tree, TreeFile};
+pub use files::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
 pub use metadata::{Identity, Metadata, MetadataError};
 pub use meter::{Datum, Meter, MeterError, Stat, Unit};
 pub use no_credentials::{NONE_FOUND, NoCredentials};

@@ -1,6 +1,7 @@
 //! The user's command and its children, in a group of their own that outlives the agent.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -123,6 +124,12 @@ pub trait Workload: Send + Sync {
 
     /// Bytes that the workload has printed, and those of them that were dropped.
     fn printed(&self) -> (u64, u64);
+
+    /// The files below a folder that its tree holds open for writing, relative to the folder with `/` between the parts. `None`: nobody
+    /// can tell.
+    async fn open_for_writing(&self, _folder: &std::path::Path) -> Option<BTreeSet<String>> {
+        None
+    }
 }
 
 impl WorkloadError {

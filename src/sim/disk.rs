@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use super::timeline::Timeline;
 use crate::job::CodeArchive;
-use crate::ports::{FileStamp, Files, Tree, TreeFile};
+use crate::ports::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile};
 
 pub struct Disk {
     timeline: Arc<Timeline>,
@@ -146,11 +146,24 @@ impl Files for Disk {
         let mut files: Vec<TreeFile> = all.take(files_max + 1).collect();
         let truncated = files.len() > files_max;
         files.truncate(files_max);
-        Ok(Tree { files, skipped: Vec::new(), truncated })
+        Ok(Tree { files, truncated, ..Tree::default() })
     }
 
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         self.walk(folder, files_max)
+    }
+
+    async fn stage_aside(&self, files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+        let folder = folders.first().ok_or(io::ErrorKind::NotFound)?;
+        let mut inner = self.inner();
+        inner.room()?;
+        let mut hold = |(index, file): (usize, &StageFile)| {
+            let path = folder.join(index.to_string());
+            let held = inner.files.get(text(&file.path)).cloned().ok_or(io::ErrorKind::NotFound)?;
+            inner.files.insert(text(&path).to_owned(), held);
+            Ok(StagedFile { path, is_copy: true })
+        };
+        files.iter().enumerate().map(&mut hold).collect()
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -8,7 +8,8 @@
 //! do that expect to be interrupted. What must never live here: the laws of what is kept of it (`super::laws`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::dice::Dice;
@@ -67,7 +68,8 @@ impl Saves {
     }
 
     /// False: it came to nothing, and what was there before stands.
-    pub(super) async fn write(self, host: &Host, folder: &Path, step: u64, running: impl AsyncFn()) -> bool {
+    pub(super) async fn write(self, host: &Host, folder: &Path, step: u64, open: &Mutex<Option<PathBuf>>, running: impl AsyncFn()) -> bool {
+        let opens = |path: Option<&Path>| *open.lock().expect("nobody panics with it") = path.map(Path::to_owned);
         let second = async |time| {
             host.world.timeline.sleep(time).await;
             running().await;
@@ -94,7 +96,9 @@ impl Saves {
             let path = folder.join(name(folders, part, step));
             let begun = host.disk.write(&path, b"st");
             host.world.aside(format_args!("{} begins {}", host.id, path.display()));
+            opens(Some(&path));
             second(HALF).await;
+            opens(None);
             if begun.and_then(|()| host.disk.append(&path, format!("ep {step}").as_bytes())).is_err() {
                 // A disk without room: what it had begun is taken away again.
                 tidy(host, folder, folders);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{
     Arrival, Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives, Metadata, MetadataError, ObjectMeta, Power,
-    PowerError, PowerOff, Scope, SensorFeed, Signal, SignedUrl, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
+    PowerError, PowerOff, Scope, SensorFeed, Signal, SignedUrl, StageFile, StagedFile, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
 };
 
 /// A port as one process has it.
@@ -223,6 +223,16 @@ impl Files for Through<dyn Files> {
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         self.inner.walk_aside(folder, files_max).await
     }
+    async fn stage_aside(&self, files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+        self.write(|_| Ok(()))?;
+        self.inner.stage_aside(files, folders).await
+    }
+    fn link(&self, path: &Path, target: &str) -> io::Result<()> {
+        self.write(|files| files.link(path, target))
+    }
+    fn set_modified(&self, path: &Path, nanos: i64) -> io::Result<()> {
+        self.write(|files| files.set_modified(path, nanos))
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.write(|files| files.remove(path))
     }
@@ -278,6 +288,9 @@ impl Workload for Through<dyn Workload> {
     }
     fn printed(&self) -> (u64, u64) {
         self.inner.printed()
+    }
+    async fn open_for_writing(&self, folder: &Path) -> Option<BTreeSet<String>> {
+        self.inner.open_for_writing(folder).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! The false training: steps, a line of log and of progress each, checkpoints (`super::saves`), and the ways in which it goes
 //! wrong. It outlives its agents, and no reboot.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,6 +80,8 @@ pub struct Start {
     life: Arc<Process>,
     began: Duration,
     truth: Mutex<Truth>,
+    /// What it is writing.
+    open: Mutex<Option<PathBuf>>,
 }
 
 /// What it really did.
@@ -273,7 +276,7 @@ impl Start {
 
     /// A disk without room keeps the old one.
     async fn save(&self, host: &Host, habit: Habit, step: u64) {
-        if !habit.saves.write(host, &self.folder(), step, async || self.life.running().await).await {
+        if !habit.saves.write(host, &self.folder(), step, &self.open, async || self.life.running().await).await {
             return;
         }
         self.change(|truth| truth.saved = Some((step, host.world.timeline.now())));
@@ -322,6 +325,7 @@ impl Workloads for Ports {
             life: Process::new(on),
             began: host.world.timeline.now(),
             truth: Mutex::default(),
+            open: Mutex::default(),
         });
         let first = {
             let mut state = host.state();
@@ -393,5 +397,16 @@ impl Workload for Handle {
     }
     fn printed(&self) -> (u64, u64) {
         (self.0.printed.load(Ordering::Relaxed), 0)
+    }
+    async fn open_for_writing(&self, folder: &Path) -> Option<BTreeSet<String>> {
+        Some(
+            self.0
+                .open
+                .lock()
+                .expect("nobody panics with it")
+                .iter()
+                .filter_map(|path| Some(path.strip_prefix(folder).ok()?.to_str()?.to_owned()))
+                .collect(),
+        )
     }
 }

@@ -21,7 +21,7 @@ fn half_a_save_is_not_kept_once_the_script_was_started_again() {
         clock.sleep(secs(700)).await;
         watched.write("model.pt", "step 2");
         watched.checkpoints.workload_ended(KILLED);
-        watched.checkpoints.workload_started();
+        watched.checkpoints.workload_started(None);
         clock.sleep(secs(900)).await;
         assert_eq!(watched.checkpoints.count(), 1, "half of it");
         watched.write("model.pt", "step 2, the whole");

@@ -341,6 +341,7 @@ impl FakeCloud {
             created: self.clock.now(),
             step: None,
             files: vec![],
+            links: Vec::new(),
             save_secs: 0.0,
             upload_secs: 0.0,
             marks: None,
