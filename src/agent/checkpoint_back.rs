@@ -8,8 +8,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::checkpoint_restore::{Found, RestoreError, remember, scratch, theirs, try_all};
 use super::checkpoint_names::is_log;
+use super::checkpoint_restore::{Found, RestoreError, remember, scratch, theirs, try_all};
 use super::checkpoints::{KEPT, Kept};
 use super::fetching::Fetching;
 use super::journal::Journal;

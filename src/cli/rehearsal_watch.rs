@@ -202,9 +202,17 @@ mod tests {
             attempt: AttemptNo::FIRST,
             created: "2026-01-01T00:00:00Z".parse().unwrap(),
             step: None,
+            links: Vec::new(),
             files: files
                 .iter()
-                .map(|(path, sha256)| CheckpointFile { path: (*path).into(), bytes: 1, sha256: (*sha256).into(), key: "k".into(), mode: None })
+                .map(|(path, sha256)| CheckpointFile {
+                    path: (*path).into(),
+                    bytes: 1,
+                    sha256: (*sha256).into(),
+                    key: "k".into(),
+                    mode: None,
+                    modified: None,
+                })
                 .collect(),
             save_secs: 0.0,
             upload_secs: 0.0,
