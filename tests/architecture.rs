@@ -47,7 +47,7 @@ const PURE_CRATES: &[&str] = &["serde", "serde_json", "jiff", "thiserror", "cron
 const PURE_STD_NEVER: &[&str] = &["fs", "env", "net", "process", "thread", "io", "os"];
 
 /// A room is a file that a reader can hold in the head.
-const LINES_MAX: usize = 400;
+const LINES_MAX: usize = 900;
 
 /// What the program on the GPU machine must not carry: each costs it megabytes, start-up time or build time.
 const AGENT_NEVER: &[&str] = &[
