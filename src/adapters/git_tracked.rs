@@ -3,8 +3,6 @@
 //! git itself is asked: its index has four formats. Without git, or outside a repository, nothing is known to be tracked.
 //! What must never live here: what ships.
 
-#![expect(clippy::disallowed_methods, reason = "asks git, and reads ignore files")]
-
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs;

@@ -175,6 +175,7 @@ fn is_special(byte: u8) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "any moment will do to begin at")]
 mod tests {
     use super::*;
 
@@ -280,7 +281,7 @@ mod tests {
         for _ in 0..20_000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let piece = state.to_le_bytes();
-            redraw.take(if state % 3 == 0 { b"\r\x1b[" } else { &piece }, now, &mut |bytes| kept += bytes.len());
+            redraw.take(if state.is_multiple_of(3) { b"\r\x1b[" } else { &piece }, now, &mut |bytes| kept += bytes.len());
             redraw.take(&[b'\r'; 100], now, &mut |bytes| kept += bytes.len());
             assert!(redraw.pending.len() <= SEQUENCE_BYTES_MAX);
         }

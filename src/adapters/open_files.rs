@@ -48,7 +48,7 @@ fn open_of(pid: u32, folder: &Path, open: &mut BTreeSet<String>, seen: &mut usiz
     Some(())
 }
 
-/// `flags:	0100001` is octal.
+/// The line `flags:` is octal.
 fn is_writable(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).is_some_and(|flags| flags & ACCESS != 0)

@@ -159,7 +159,10 @@ fn without_escapes(line: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Option<(Option<f64>, Option<f64>, Option<f64>, Option<f64>)> {
+    /// The epoch, how many there are, the count, and how many of those there are.
+    type Shown = (Option<f64>, Option<f64>, Option<f64>, Option<f64>);
+
+    fn read(line: &str) -> Option<Shown> {
         let line = Reader::new().read(line)?;
         let (epoch, count) = (line.epoch, line.count);
         Some((epoch.map(|it| it.at), epoch.and_then(|it| it.of), count.map(|it| it.at), count.and_then(|it| it.of)))

@@ -197,7 +197,8 @@ mod tests {
     /// What tqdm 4.70, Lightning 2.6, transformers 5.24, Keras 3 and Ultralytics 8.4 really printed at a terminal.
     #[test]
     fn recordings_of_stock_programs_come_to_their_last_step() {
-        let cases: [(&str, &[u8], usize, (f64, Option<f64>)); 5] = [
+        type Recording = (&'static str, &'static [u8], usize, (f64, Option<f64>));
+        let cases: [Recording; 5] = [
             ("tqdm", include_bytes!("../../tests/data/printed/tqdm.txt"), 40, (143.0, None)),
             ("Lightning", include_bytes!("../../tests/data/printed/lightning.txt"), 15, (60.0, None)),
             ("Trainer", include_bytes!("../../tests/data/printed/trainer.txt"), 8, (75.0, Some(75.0))),
