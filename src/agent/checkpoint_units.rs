@@ -269,6 +269,11 @@ impl Units {
             let changed: Vec<&&TreeFile> = is.iter().filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)).collect();
             self.move_part(part, (is, had, &changed), (whole.contains(part), kept), (looked, now), (step, beside));
         }
+        // A number that comes while the common files are written ends their save: the next is not whole before its number comes.
+        if let Some(common) = self.parts.get_mut(&Part::Common).filter(|common| !whole.contains(&Part::Common) && !common.written.is_empty()) {
+            let is_new = |(part, _): &(&Part, &Vec<&TreeFile>)| **part != Part::Common && !old.contains_key(*part);
+            common.written.extend(new.iter().filter(is_new).flat_map(|(_, files)| files).map(|file| shape_of(&file.path)));
+        }
     }
 
     /// What was one part is several now that a number has come, or that a folder is known as a place.
@@ -447,8 +452,12 @@ impl Units {
             let unit = self.parts.get(part)?;
             let rest = until.saturating_sub(unit.motion.changed);
             let waits = !has_ended && unit.life == self.life && rest < RESTLESS && !unit.is_leaving;
-            // What was whole is written again, or a pointer may name what is not whole yet.
-            if waits && (unit.was_whole || common_changed.is_some_and(|changed| changed >= unit.motion.changed)) {
+            // What was whole is written again, or a pointer may name what is not whole yet, or it ends the save of the common files.
+            let ends_common = || {
+                let written = self.parts.get(&Part::Common).map(|common| &common.written);
+                written.is_some_and(|written| unit.held.names.keys().any(|name| written.contains(name)))
+            };
+            if waits && (unit.was_whole || common_changed.is_some_and(|changed| changed >= unit.motion.changed) || ends_common()) {
                 return None;
             }
         }

@@ -24,6 +24,8 @@ async fn left(rig: &Rig, many: u64) {
             save(&out, number);
             rig.clock.sleep(secs(10)).await;
         }
+        // The only one of its kind must rest for ten seconds.
+        rig.clock.sleep(secs(5)).await;
     };
     tokio::select! {
         finish = machine.agent(rig, SPEC).run() => panic!("nothing ends it: {finish:?}"),
@@ -86,7 +88,9 @@ fn a_command_that_dies_of_its_checkpoint_begins_from_the_one_before() {
             }
             assert_eq!(found(&rig), ["checkpoint-1", "checkpoint-2"], "and nothing else: the highest number is taken");
             clock.sleep(secs(10)).await;
-            save(&rig.path("work").join("out"), 3);
+            let out = rig.path("work").join("out");
+            save(&out, 3);
+            std::fs::write(out.join("checkpoint-3/model.safetensors"), "3, by another way").expect("writable");
             clock.sleep(secs(10)).await;
             let status = rig.status().await;
             assert!(status.attention.iter().any(|text| text.starts_with("began from checkpoint 2, because the command ended within ")), "{status:?}");

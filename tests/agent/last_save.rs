@@ -47,7 +47,7 @@ async fn interrupted(rig: &Rig, thinks: u64, writes: u64) -> (u64, u32) {
 fn whoever_is_saving_is_not_asked_to_save_again() {
     simulate(async |clock| {
         let rig = Rig::new(clock);
-        assert_eq!(interrupted(&rig, 1, 90).await, (1, 1));
+        assert_eq!(interrupted(&rig, 1, 80).await, (1, 1));
         assert!(rig.dir().outcome(AttemptNo::FIRST).await.expect("the store answers").is_none());
     });
 }

@@ -228,7 +228,7 @@ proptest! {
     /// More notice is worked through: the same moment of a longer notice ends nothing that a shorter one lets go on.
     #[test]
     fn a_longer_notice_ends_nothing_sooner(facts in near_facts(), upload in 0..100u64, more in 0..300i64) {
-        let facts = NoticeFacts { saver: Saver::Itself, upload: Some(Span::from_secs(upload)), ..facts };
+        let facts = NoticeFacts { saver: Saver::Itself, upload: Some(Span::from_secs(upload)), saved_since: false, ..facts };
         let begins = |facts: &NoticeFacts| match judge_notice(facts) {
             NoticeStep::Wait { until } => until,
             _ => facts.now,

@@ -145,7 +145,7 @@ fn a_stall_stands_over_an_idle_verdict() {
 fn what_a_real_card_gave_is_judged_as_it_was_there() {
     let seconds = |secs| Some(Span::from_secs(secs));
     let idle = IdleSpec { window: seconds(15), grace: Span::ZERO, ..IdleSpec::default() };
-    let hasty = StallSpec { window: seconds(20), restarts_max: 0, ..StallSpec::default() };
+    let hasty = StallSpec { window: seconds(5), restarts_max: 0, ..StallSpec::default() };
     let judged = |name: &str, stall: &StallSpec, gpu: bool| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/gpu/{name}.jsonl.zst"));
         let mut series = read(&path, None, None).unwrap();
@@ -156,15 +156,18 @@ fn what_a_real_card_gave_is_judged_as_it_was_there() {
                 (rates.gpu_percent, rates.gpu_memory_percent) = (Reading::Known(0.0), Reading::Known(0.0));
             }
         }
-        replay_idle(&series, &idle, stall).first_stop().map(|change| (change.rule, change.t_secs))
+        let replayed = replay_idle(&series, &idle, stall);
+        let told = replayed.changes.iter().find(|change| change.to_json()["action"] == "notify").map(|change| (change.rule, change.t_secs));
+        (replayed.first_stop().map(|change| (change.rule, change.t_secs)), told)
     };
     let never = StallSpec { window: None, ..StallSpec::default() };
-    assert_eq!(judged("bursts", &never, true), None, "a fifteenth of a second of work each second");
-    assert!(judged("bursts", &never, false).is_some_and(|(rule, _)| rule == "idle"), "which nothing but the GPU shows");
-    let held = judged("held", &never, true);
+    assert_eq!(judged("bursts", &never, true).0, None, "a fifteenth of a second of work each second");
+    assert!(judged("bursts", &never, false).0.is_some_and(|(rule, _)| rule == "idle"), "which nothing but the GPU shows");
+    let (held, _) = judged("held", &never, true);
     assert!(held.is_some_and(|(rule, at)| rule == "idle" && (60.0..70.0).contains(&at)), "memory that is held is no work: {held:?}");
-    let hung = judged("hang", &hasty, true);
-    assert!(hung.is_some_and(|(rule, at)| rule == "stall" && (20.0..40.0).contains(&at)), "busy without a step: {hung:?}");
+    let (ended, told) = judged("hang", &hasty, true);
+    assert!(told.is_some_and(|(rule, at)| rule == "stall" && (15.0..25.0).contains(&at)), "busy without a step: {told:?}");
+    assert_eq!(ended, None, "it never had a rhythm");
 }
 
 /// A recorded job with its label.
