@@ -29,7 +29,7 @@ use super::local_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use super::remove_tree::remove_tree;
 use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Residue, Tags};
-use crate::job::{MachineSpec, Plan, ResolvedSpec};
+use crate::job::{JobId, MachineSpec, Plan, ResolvedSpec};
 use crate::market::{self, Market, Region, Span, Supply, Zone, elapsed};
 use crate::ports::{Cloud, CloudError};
 
@@ -327,6 +327,10 @@ impl Cloud for LocalCloud {
 
     fn submitted(&self, spec: &ResolvedSpec) {
         self.keep_environment(&spec.job);
+    }
+
+    fn settled(&self, job: &JobId) {
+        self.forget_environment(job);
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {

@@ -24,7 +24,17 @@ impl LocalCloud {
         }
     }
 
-    /// Environments may hold secrets: they go with the last machine of their job.
+    /// Environments may hold secrets: they go with the receipt of their job.
+    pub(super) fn forget_environment(&self, job: &JobId) {
+        let file = environment_of(&self.machines, job);
+        if let Err(error) = fs::remove_file(&file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!("the environment of job `{job}` is not removed from {}: {error}", file.display());
+        }
+    }
+
+    /// Those whose receipt somebody else has written.
     pub(super) fn forget_environments(&self) -> io::Result<()> {
         let mut needed = Vec::new();
         for name in self.instances()? {

@@ -258,6 +258,7 @@ impl Controller {
         }
         let created = dir.create_receipt(&receipt).await?;
         info!(job = %dir.job(), outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
+        self.clouds.values().for_each(|cloud| cloud.settled(dir.job()));
         Ok(Done::Final)
     }
 

@@ -90,6 +90,9 @@ pub trait Cloud: Send + Sync {
     /// A job was submitted from this process. A cloud whose machines run here keeps what they will need of it.
     fn submitted(&self, _spec: &ResolvedSpec) {}
 
+    /// The receipt of a job is written: nothing of it is needed here any more.
+    fn settled(&self, _job: &JobId) {}
+
     /// Launches the machine of a plan and gives its id. Idempotent by the plan's client token: the same plan again gives
     /// the same machine. [`CloudError::Mismatch`]: it was launched by another request, and is the plan's all the same.
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError>;

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use super::process::Process;
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Notice, Residue, Sample};
-use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, Spec};
+use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, ResolvedSpec, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{
     Arrival, Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives, Metadata, MetadataError, ObjectMeta, Power,
@@ -133,6 +133,12 @@ impl Cloud for Through<dyn Cloud> {
     }
     async fn permitted(&self, plan: &Plan) -> Result<(), CloudError> {
         self.process.call(self.inner.permitted(plan)).await
+    }
+    fn submitted(&self, spec: &ResolvedSpec) {
+        self.inner.submitted(spec);
+    }
+    fn settled(&self, job: &JobId) {
+        self.inner.settled(job);
     }
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         self.process.call(self.inner.launch(plan)).await
@@ -282,6 +288,12 @@ impl Workload for Through<dyn Workload> {
     }
     fn ask(&self, signal: Signal) -> Result<u32, WorkloadError> {
         self.process.act(|| self.inner.ask(signal), || Ok(1))
+    }
+    fn tell(&self, signal: Signal) -> Result<u32, WorkloadError> {
+        self.process.act(|| self.inner.tell(signal), || Ok(1))
+    }
+    fn tell_rest(&self) {
+        self.process.act(|| self.inner.tell_rest(), || ());
     }
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
         self.process.call(self.inner.kill_tree()).await

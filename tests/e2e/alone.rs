@@ -358,7 +358,7 @@ fn a_terminal_that_is_closed_ends_nothing() {
 fn a_restart_that_the_agent_did_not_survive_is_not_a_success() {
     let bench = Bench::new();
     // Hangs after its first steps, and answers SIGTERM slowly with exit code 0.
-    let script = "trap 'echo t >> terms; sleep 3; exit 0' TERM; echo $$ > pid; echo s >> starts; for i in 1 2 3 4 5 6; do echo step $i; sleep 0.4; done; while :; do :; done";
+    let script = "trap 'echo t >> terms; sleep 3; exit 0' TERM; echo $$ > pid; echo s >> starts; for i in 1 2 3 4 5 6 7 8 9; do echo step $i; sleep 1; done; while :; do :; done";
     let command = ["run", "--stall", "2s", "--grace", "10s", "--max-runtime", "50s", "--", "sh", "-c", script];
     let first = Running::start(bench.agent().args(command).stdout(Stdio::null()).stderr(Stdio::null()));
     wait_until("the restart has begun", || bench.file("terms").exists().then_some(()));

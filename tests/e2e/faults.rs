@@ -74,13 +74,17 @@ fn a_gigabyte_in_a_flood_does_not_fill_the_memory() {
 
 #[test]
 fn a_line_of_ten_megabytes_is_kept_whole() {
-    let bench = Bench::new();
-    bench.shell("head -c 10000000 /dev/zero | tr '\\0' 'y'; echo; head -c 1000000 /dev/urandom > noise; cat noise; cp noise $E2E_BENCH/noise", "");
-    let out = bench.lamp(&["run", "job.toml"]).finish();
-    assert_code(&out, 0);
-    let noise = std::fs::read(bench.file("noise")).unwrap();
-    assert_eq!(out.stdout.len(), 10_000_001 + noise.len());
-    assert!(out.stdout[..10_000_000].iter().all(|byte| *byte == b'y') && out.stdout.ends_with(&noise), "byte for byte");
+    let script = "head -c 10000000 /dev/zero | tr '\\0' 'y'; echo; head -c 1000000 /dev/urandom > noise; cat noise; cp noise $E2E_BENCH/noise";
+    for (settings, is_pipe) in [("", false), ("[watch]\nterminal = false\n", true)] {
+        let bench = Bench::new();
+        bench.shell(script, settings);
+        let out = bench.lamp(&["run", "job.toml"]).finish();
+        assert_code(&out, 0);
+        assert!(out.stdout[..10_000_000].iter().all(|byte| *byte == b'y') && out.stdout[10_000_000] == b'\n', "{settings}");
+        // Noise has carriage returns: at a terminal they draw over what was there.
+        let noise = std::fs::read(bench.file("noise")).unwrap();
+        assert!(!is_pipe || out.stdout[10_000_001..] == noise, "byte for byte");
+    }
 }
 
 /// A small disk, taken away when dropped.
