@@ -22,7 +22,7 @@ use super::checkpoint_picture::{has_grown, is_link, picture, stamps, stands};
 use super::checkpoint_watch::Picture;
 use super::checkpoints::{KEPT, Kept};
 use super::outbox::{Outbox, Pace, chain};
-use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest};
+use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step, may_tell_step};
 use crate::jobdir::{JobDirError, layout, unless_damaged};
 use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, Tree, TreeFile};
 
@@ -176,6 +176,8 @@ pub(super) struct Try {
     pub pace: Arc<Pace>,
     /// Everything of the manifest but its files.
     pub manifest: Manifest,
+    /// The workload has never told a step: what its files say of it counts.
+    pub is_silent: bool,
     /// A complete one of this attempt that this agent has not made and does not remember.
     pub unknown: Option<Arc<Manifest>>,
     /// Bytes that have been sent, for the sentence when time runs out.
@@ -214,6 +216,9 @@ impl Try {
             Err(Hold::Torn(path)) => Err(Torn::File(path.clone())),
             Err(Hold::Impossible) => self.send_new(&HashMap::new()).await,
         };
+        if self.is_silent && self.manifest.step.is_none() {
+            self.manifest.step = self.step_in_files(held.as_ref().ok());
+        }
         self.release().await;
         sent?;
         let is_held = held.is_ok();
@@ -245,6 +250,20 @@ impl Try {
             .await;
         let created = *created.lock().expect("never held over a panic");
         if created == Some(Created::New) { Ok(self.manifest) } else { Err(Torn::Number) }
+    }
+
+    /// The step that names and small files of the checkpoint say.
+    fn step_in_files(&self, held: Option<&HashMap<Identity, StagedFile>>) -> Option<f64> {
+        let read = |file: &TreeFile| {
+            let staged = held.and_then(|held| held.get(&Identity::of(file.stamp)));
+            let path = staged.map_or_else(|| self.folder.path.join(&file.path), |staged| staged.path.clone());
+            let text = self.outbox.files.read_from(&path, 0, STEP_FILE_BYTES_MAX as usize).ok()??;
+            Some(String::from_utf8_lossy(&text).into_owned())
+        };
+        let texts: Vec<(&str, String)> =
+            self.picture.iter().filter(|file| may_tell_step(&file.path)).filter_map(|file| Some((file.path.as_str(), read(file)?))).collect();
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        checkpoint_step(self.picture.iter().map(|file| file.path.as_str()), &texts)
     }
 
     /// What is to be sent: each content once, however many names it has.

@@ -298,6 +298,7 @@ impl Worker {
                 silent_secs: self.shared.board.longest_silence(),
                 asked_by: asked.as_ref().map(|(_, by, _)| by.clone()).or(by_notice),
             },
+            is_silent: self.shared.board.told_ever().is_none(),
             unknown: self.unknown.clone(),
             sent: Arc::clone(&sent),
             trouble: Arc::clone(&trouble),

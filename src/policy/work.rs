@@ -71,6 +71,8 @@ fn left_at_checkpoint(speeds: &Speeds, history: &[AttemptRecord]) -> Option<Dura
     let newest = outcomes().find_map(|(outcome, _)| outcome.last_checkpoint.as_ref().or(outcome.resumed_from.as_ref()));
     // A checkpoint that does not say its step is not a beginning.
     let step = newest.map_or(Some(0.0), |checkpoint| checkpoint.step)?;
+    // One beyond all that was told is counted in another way: epochs in what is printed, batches in the name of a file.
+    let step = Some(step).filter(|step| progress.step.is_none_or(|told| *step <= told))?;
     let left = ((progress.total? - step) * progress.secs_per_step? * PACE_MARGIN).clamp(0.0, 1e9);
     Some(times(Duration::from_secs_f64(left), speeds.of(offer)))
 }

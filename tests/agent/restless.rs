@@ -52,3 +52,14 @@ fn a_pair_that_is_written_all_the_time_is_not_kept_and_a_person_is_told() {
         assert!(!matches!(saved, Saved::Complete(_)), "{saved:?}");
     });
 }
+
+/// Stock trainers say nothing of steps; their files do.
+#[test]
+fn the_step_is_in_the_files_where_nobody_tells_it() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("checkpoint-50/model.safetensors", "weights");
+        watched.write("checkpoint-50/trainer_state.json", "{\"epoch\": 1.0, \"global_step\": 50, \"log_history\": []}");
+        assert_eq!(watched.complete(1).await.step, Some(50.0));
+    });
+}
