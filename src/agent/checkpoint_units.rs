@@ -270,7 +270,9 @@ impl Units {
             self.move_part(part, (is, had, &changed), (whole.contains(part), kept), (looked, now), (step, beside));
         }
         // A number that comes while the common files are written ends their save: the next is not whole before its number comes.
-        if let Some(common) = self.parts.get_mut(&Part::Common).filter(|common| !whole.contains(&Part::Common) && !common.written.is_empty()) {
+        // What is written all the time ends nothing by that.
+        let is_moving = |common: &&mut Unit| !common.written.is_empty() && !common.motion.restless(now, FIRST);
+        if let Some(common) = self.parts.get_mut(&Part::Common).filter(is_moving).filter(|_| !whole.contains(&Part::Common)) {
             let is_new = |(part, _): &(&Part, &Vec<&TreeFile>)| **part != Part::Common && !old.contains_key(*part);
             common.written.extend(new.iter().filter(is_new).flat_map(|(_, files)| files).map(|file| shape_of(&file.path)));
         }
@@ -454,8 +456,9 @@ impl Units {
             let waits = !has_ended && unit.life == self.life && rest < RESTLESS && !unit.is_leaving;
             // What was whole is written again, or a pointer may name what is not whole yet, or it ends the save of the common files.
             let ends_common = || {
-                let written = self.parts.get(&Part::Common).map(|common| &common.written);
-                written.is_some_and(|written| unit.held.names.keys().any(|name| written.contains(name)))
+                let common = self.parts.get(&Part::Common).and_then(|common| Some((&common.written, common.expected.as_ref()?)));
+                let is_last = |name: &String| common.is_some_and(|(written, had)| written.contains(name) && had.names.contains_key(name));
+                unit.held.names.keys().any(is_last)
             };
             if waits && (unit.was_whole || common_changed.is_some_and(|changed| changed >= unit.motion.changed) || ends_common()) {
                 return None;

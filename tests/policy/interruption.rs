@@ -253,7 +253,7 @@ proptest! {
 }
 
 /// A script that has saved `first` seconds before its notice, and saves each `every` seconds. When the newest that is kept, and the newest
-/// that was whole before its end, were saved, counted from the notice.
+/// that was whole a second before its end, were saved, counted from the notice.
 fn played(every: i64, upload: i64, first: i64, notice: i64) -> (i64, i64) {
     let begin = -notice;
     let newest = |now: i64| now - (now - begin + first).rem_euclid(every);
@@ -280,5 +280,5 @@ fn played(every: i64, upload: i64, first: i64, notice: i64) -> (i64, i64) {
         }
     }
     // Counted from the notice, so that two of them can be compared.
-    (kept - begin, newest(ended.expect("it ends before the machine does")) - begin)
+    (kept - begin, newest(ended.expect("it ends before the machine does") - 1) - begin)
 }
