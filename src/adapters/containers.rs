@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
+use super::kept_environment;
 use super::proc_tree::ProcessRef;
 use super::system_clock;
 
@@ -116,11 +117,7 @@ fn client(pid: u32) -> Option<Client> {
         let name = name.to_string_lossy();
         name.starts_with("DOCKER_") || name.starts_with("CONTAINER_") || ["HOME", "PATH", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"].contains(&&*name)
     };
-    let pairs = split(&fs::read(proc.join("environ")).ok()?).into_iter().filter_map(|pair| {
-        let bytes = pair.into_vec();
-        let at = bytes.iter().position(|byte| *byte == b'=')?;
-        Some((OsString::from_vec(bytes[..at].to_vec()), OsString::from_vec(bytes[at + 1..].to_vec())))
-    });
+    let variables = kept_environment::parse(&fs::read(proc.join("environ")).ok()?);
     let mut program = words[..=at].to_vec();
     if at == 0
         && let Ok(exe) = fs::read_link(proc.join("exe"))
@@ -131,7 +128,7 @@ fn client(pid: u32) -> Option<Client> {
     Some(Client {
         program,
         words: said[verb..].to_vec(),
-        env: pairs.filter(|(name, _)| is_way(name)).collect(),
+        env: variables.into_iter().filter(|(name, _)| is_way(name)).collect(),
         cwd: fs::read_link(proc.join("cwd")).ok()?,
         began: began(pid)?,
     })

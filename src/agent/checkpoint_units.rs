@@ -135,11 +135,14 @@ impl Units {
         step: Option<f64>,
         beside: Beside<'_>,
     ) {
-        let (was, kept) = (stamps(before), stamps(kept));
+        // A folder may hold 200,000 files, and at most looks nothing has changed.
         if before != after {
+            let was = stamps(before);
             self.find_places((before, after), &was, looked);
-            self.grow((before, after), &was, beside.open);
-            self.move_parts((before, after), (&was, &kept), (looked, now), step, beside);
+            let places = self.places.clone();
+            let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
+            self.grow((before, after), (&was, &partition), beside.open);
+            self.move_parts((before, after), (&was, &stamps(kept), &partition), (looked, now), step, beside);
         }
         self.life = beside.life;
         self.look_beside(after, now, beside);
@@ -203,8 +206,12 @@ impl Units {
     }
 
     /// Files that only grow, or stay open, from one save to the next but one are logs by what they do.
-    fn grow(&mut self, (before, after): (&Picture, &Picture), was: &HashMap<&str, FileStamp>, open: Option<&BTreeSet<String>>) {
-        let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &self.places);
+    fn grow(
+        &mut self,
+        (before, after): (&Picture, &Picture),
+        (was, partition): (&HashMap<&str, FileStamp>, &Partition<'_>),
+        open: Option<&BTreeSet<String>>,
+    ) {
         let old: HashSet<Part> = before.iter().map(|file| partition.part_of(&file.path)).collect();
         // What shows that a save has begun: a name that is written again, or a number that is new.
         let mut begun: BTreeSet<String> = BTreeSet::new();
@@ -242,18 +249,16 @@ impl Units {
     fn move_parts(
         &mut self,
         (before, after): (&Picture, &Picture),
-        (was, kept): (&HashMap<&str, FileStamp>, &HashMap<&str, FileStamp>),
+        (was, kept, partition): (&HashMap<&str, FileStamp>, &HashMap<&str, FileStamp>, &Partition<'_>),
         (looked, now): (Duration, Duration),
         step: Option<f64>,
         beside: Beside<'_>,
     ) {
-        let places = self.places.clone();
-        let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
-        let (old, new) = (by_part(before, &partition), by_part(after, &partition));
+        let (old, new) = (by_part(before, partition), by_part(after, partition));
         let whole: BTreeSet<Part> =
             self.parts.iter().filter(|(part, unit)| self.is_whole(part, unit, looked)).map(|(part, _)| part.clone()).collect();
         self.parts.retain(|part, unit| old.contains_key(part) || new.contains_key(part) || now.saturating_sub(unit.motion.changed) < GONE_FOR);
-        self.divide(&old, &partition, &whole);
+        self.divide(&old, partition, &whole);
         let begins = new.keys().any(|part| matches!(part, Part::Numbered { .. }) && !old.contains_key(part) && !self.parts.contains_key(part));
         if begins && !old.is_empty() {
             self.newest_begun = self.begins_another(&new, &old).then_some((now, step)).or(self.newest_begun);
@@ -454,13 +459,9 @@ impl Units {
             let unit = self.parts.get(part)?;
             let rest = until.saturating_sub(unit.motion.changed);
             let waits = !has_ended && unit.life == self.life && rest < RESTLESS && !unit.is_leaving;
-            // What was whole is written again, or a pointer may name what is not whole yet, or it ends the save of the common files.
-            let ends_common = || {
-                let common = self.parts.get(&Part::Common).and_then(|common| Some((&common.written, common.expected.as_ref()?)));
-                let is_last = |name: &String| common.is_some_and(|(written, had)| written.contains(name) && had.names.contains_key(name));
-                unit.held.names.keys().any(is_last)
-            };
-            if waits && (unit.was_whole || common_changed.is_some_and(|changed| changed >= unit.motion.changed) || ends_common()) {
+            // It was whole and is written again, or a pointer may name it, or it ends the save of the common files.
+            let is_named = common_changed.is_some_and(|changed| changed >= unit.motion.changed);
+            if waits && (unit.was_whole || is_named || self.ends_common(unit)) {
                 return None;
             }
         }
@@ -480,6 +481,13 @@ impl Units {
         }
         let is_all = is_all && left_out.is_none();
         Some(Snapshot { files, motion, left_out, is_all })
+    }
+
+    /// Whether a part came after the common files in their last save, and in this one.
+    fn ends_common(&self, unit: &Unit) -> bool {
+        let Some(common) = self.parts.get(&Part::Common) else { return false };
+        let Some(expected) = &common.expected else { return false };
+        unit.held.names.keys().any(|name| common.written.contains(name) && expected.names.contains_key(name))
     }
 
     /// Whether a common file is among those that are always being written, one or the other of them.

@@ -6,6 +6,7 @@ use lamplighter::job::{CheckpointNo, EndedBecause, ExitStatus, Wish};
 use lamplighter::jobdir::What;
 use lamplighter::ports::Clock as _;
 
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
@@ -56,11 +57,22 @@ fn found(rig: &Rig) -> Vec<String> {
     names
 }
 
-/// Waits for the next start, lives for some seconds and ends so. What the start found.
-async fn dies(rig: &Rig, machine: &Played, start: u32, lived: u64, exit: ExitStatus) -> Vec<String> {
+async fn until_start(rig: &Rig, machine: &Played, start: u32) {
     while machine.starts() < start {
         rig.clock.sleep(secs(1)).await;
     }
+}
+
+/// It dies at its start, and for twenty seconds the store does not answer whoever looks for an older checkpoint.
+async fn dies_without_a_store(rig: &Rig, machine: &Played) {
+    dies(rig, machine, 1, 3, FAILED).await;
+    rig.store.fault("checkpoints", Fault::Down, None);
+    rig.clock.sleep(secs(20)).await;
+}
+
+/// Waits for the next start, lives for some seconds and ends so. What the start found.
+async fn dies(rig: &Rig, machine: &Played, start: u32, lived: u64, exit: ExitStatus) -> Vec<String> {
+    until_start(rig, machine, start).await;
     let names = found(rig);
     // A script that begins writes something at once.
     std::fs::write(rig.path("work").join("out/run.log"), format!("start {start}")).expect("writable");
@@ -83,9 +95,7 @@ fn a_command_that_dies_of_its_checkpoint_begins_from_the_one_before() {
             let first = dies(&rig, &machine, 1, 3, FAILED).await;
             assert_eq!(first, ["checkpoint-2", "checkpoint-3"]);
             // It gets on with the older one, and saves.
-            while machine.starts() < 2 {
-                clock.sleep(secs(1)).await;
-            }
+            until_start(&rig, &machine, 2).await;
             assert_eq!(found(&rig), ["checkpoint-1", "checkpoint-2"], "and nothing else: the highest number is taken");
             clock.sleep(secs(10)).await;
             let out = rig.path("work").join("out");
@@ -147,9 +157,7 @@ fn a_start_that_got_going_is_not_put_down_to_its_checkpoint() {
             left(&rig, 3).await;
             let machine = Played::new(&rig);
             let world = async {
-                while machine.starts() < 1 {
-                    clock.sleep(secs(1)).await;
-                }
+                until_start(&rig, &machine, 1).await;
                 clock.sleep(secs(1)).await;
                 if told {
                     steps(&rig);
@@ -181,9 +189,7 @@ fn a_restart_that_dies_of_what_is_beside_its_checkpoint_begins_from_that_alone()
             machine.end(ExitStatus { signal: Some(9), code: None, oom: false });
             let second = dies(&rig, &machine, 2, 3, FAILED).await;
             assert_eq!(second, ["checkpoint-1", "checkpoint-2"]);
-            while machine.starts() < 3 {
-                clock.sleep(secs(1)).await;
-            }
+            until_start(&rig, &machine, 3).await;
             assert_eq!(found(&rig), ["checkpoint-1"]);
             clock.sleep(secs(100)).await;
             machine.end(SUCCESS);
@@ -201,9 +207,7 @@ fn an_agent_that_dies_over_it_is_followed_by_one_that_goes_on_with_it() {
         left(&rig, 3).await;
         let machine = Played::new(&rig);
         let world = async {
-            dies(&rig, &machine, 1, 3, FAILED).await;
-            rig.store.fault("checkpoints", super::support::faulty_store::Fault::Down, None);
-            clock.sleep(secs(20)).await;
+            dies_without_a_store(&rig, &machine).await;
         };
         tokio::select! {
             finish = machine.agent(&rig, SPEC).run() => panic!("nothing ends it: {finish:?}"),
@@ -211,9 +215,7 @@ fn an_agent_that_dies_over_it_is_followed_by_one_that_goes_on_with_it() {
         }
         rig.store.mend();
         let world = async {
-            while machine.starts() < 2 {
-                clock.sleep(secs(1)).await;
-            }
+            until_start(&rig, &machine, 2).await;
             assert_eq!(found(&rig), ["checkpoint-1", "checkpoint-2"]);
             clock.sleep(secs(30)).await;
             machine.end(SUCCESS);
@@ -231,9 +233,7 @@ fn a_stop_while_an_older_checkpoint_is_fetched_is_obeyed() {
         left(&rig, 3).await;
         let machine = Played::new(&rig);
         let world = async {
-            dies(&rig, &machine, 1, 3, FAILED).await;
-            rig.store.fault("checkpoints", super::support::faulty_store::Fault::Down, None);
-            clock.sleep(secs(20)).await;
+            dies_without_a_store(&rig, &machine).await;
             rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.expect("the store takes it");
         };
         let (finish, ()) = tokio::join!(machine.agent(&rig, SPEC).run(), world);
