@@ -72,6 +72,9 @@ pub struct Judge {
     pub(super) caps: BTreeMap<String, (Timestamp, Timestamp, Duration)>,
     pub(super) launched: Vec<Duration>,
     pub(super) committed: Option<u64>,
+    /// The newest checkpoint says that the work reports. A job that has told too few steps for that is ended by its limit (decision 31; seed
+    /// 430 of 6 h).
+    pub(super) reports: bool,
     /// By machine: how often a start of it went back to an older checkpoint.
     pub(super) went_back: BTreeMap<String, u32>,
     /// The same with what landed late, once nobody waited for it: it is kept from then on, and whoever looks finds it (seeds 94017000 and
@@ -195,6 +198,7 @@ impl Judge {
                     return;
                 }
                 let manifest = serde_json::from_slice::<Manifest>(body).ok();
+                self.reports = manifest.as_ref().is_some_and(|manifest| manifest.silent_secs.is_some());
                 let held = manifest.and_then(|manifest| step_held(world, key, &manifest).ok());
                 self.landed = self.landed.max(held);
                 self.committed = self.committed.max(held.filter(|_| *by != LATE));

@@ -125,7 +125,7 @@ impl Judge {
         // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks (seed 918); unless a checkpoint from
         // which it goes on says that it reports.
         let hangs_early = |truth: &Truth| truth.hung_since.is_some() && truth.steps < PACE_STEPS && truth.step > 0;
-        let hushed = working.as_ref().is_some_and(hangs_early) && self.committed.is_some();
+        let hushed = working.as_ref().is_some_and(hangs_early) && self.committed.is_some() && self.reports;
         let hangs = |truth: &Truth| truth.hung_since.is_some() && (truth.steps >= PACE_STEPS || hushed);
         let is_useless = working.as_ref().is_some_and(|truth| truth.quiet_since.is_some() || hangs(truth));
         let sees = !world.weather.is(Trouble::NvmlLost);

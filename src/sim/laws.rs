@@ -53,14 +53,11 @@ const HOSTLESS_MINUTES: u32 = 15;
 const USELESS_MINUTES: u32 = 90;
 const USELESS_STEPS: u32 = 22;
 
-/// Before the first sign of work that is known to report by its checkpoint alone, an hour and its rungs, three times. Work that has told
-/// too few steps for a rhythm is ended by its limit (decision 31; seed 430 of 6 h).
+/// Before the first sign of work that is known to report by its checkpoint alone, an hour and its rungs, three times.
 const HUSHED_MINUTES: u32 = 240;
 
 fn useless_minutes(world: &World, hushed: bool) -> u32 {
-    let limit = world.spec.spec.limits.max_runtime.map_or(0, |limit| u32::try_from(limit.duration().as_secs() / 60).unwrap_or(u32::MAX / 2));
-    (if hushed { HUSHED_MINUTES.max(limit) } else { USELESS_MINUTES })
-        + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
+    (if hushed { HUSHED_MINUTES } else { USELESS_MINUTES }) + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
 }
 
 /// What a cloud has shown is acted on for so long (`controller::ending`).

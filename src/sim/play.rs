@@ -220,7 +220,8 @@ async fn to_the_end(
     let mut limit = faults + CONVERGES_WITHIN + work;
     match world.habit.end {
         End::Hangs => limit += Duration::from_secs(longest_run_hours(play) * 3600),
-        End::HangsOnce => limit += world.habit.step * STEPS_OF_A_STALL,
+        // Before its fifth step nothing but its limit ends it (decision 31); after that law 3 has its bound.
+        End::HangsOnce => limit += (world.habit.step * STEPS_OF_A_STALL).max(Duration::from_secs(longest_run_hours(play) * 3600)),
         _ => {}
     }
     loop {

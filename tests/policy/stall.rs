@@ -100,6 +100,19 @@ fn a_silence_of_another_machine_is_borne_after_the_first_mark_too() {
     assert_eq!((most(Some(30.0 * MINUTE)), most(None)), (Some(WatchAction::None), Some(WatchAction::Restart)));
 }
 
+/// It says what it goes on from, and hangs. What it used at that one sign is no measure of its work (seeds 1392, 1583 and 1884 of 6 h).
+#[test]
+fn a_hang_after_the_first_line_on_another_machine_does_not_pass_for_usual_work() {
+    let mut watch = StallWatch::new(&StallSpec::default());
+    watch.goes_on(60.0);
+    let alike = |rates: &mut Rates| rates.gpu_power_watts = Reading::Known(300.0);
+    let mut series = Script::live().phase(3.0 * HOUR, spin).series;
+    series.iter_mut().for_each(alike);
+    step(&mut series[0]);
+    alike(&mut series[0]);
+    assert_eq!(series.iter().map(|rates| watch.step(rates, 0).action).max(), Some(WatchAction::Restart));
+}
+
 /// A setup that prints is no sign that the command does, nor is its hang a silence to be borne.
 #[test]
 fn what_a_setup_printed_says_nothing_of_the_command() {
