@@ -158,8 +158,7 @@ proptest! {
                 watch.keep(ripe.picture);
             }
             // Time for the newest to rest, for a pair to come to rest once, and for the folder to be known as restless.
-            // And half a minute more for a pair that once had a number after it.
-            let rest = 33 + habits.pair.map_or(0, |(one, other, rest)| 30 + one + other + rest);
+            let rest = 33 + habits.pair.map_or(0, |(one, other, rest)| one + other + rest);
             let old = folder.finished.iter().rev().skip_while(|(_, (_, since))| now - since < rest).map(|(number, _)| *number);
             let being_cleared = folder.finished.len() > habits.keep;
             if now > 200 && let Some(newest) = old.into_iter().next() && !(being_cleared && folder.finished.len() == 1) {

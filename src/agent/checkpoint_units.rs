@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
+use super::checkpoint_held::{Held, count, held};
 use super::checkpoint_motion::{Begun, Motion, QUIET};
 use super::checkpoint_names::{Part, Partition, Places, is_log, join, kinds, numbered, shape_of, split};
 use super::checkpoint_picture::{replaced, stamps};
@@ -60,13 +61,6 @@ pub(super) struct Units {
     is_open_known: bool,
 }
 
-/// The names of a checkpoint with `#` for numbers, how often each, and which was written last.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Held {
-    names: BTreeMap<String, u32>,
-    last: Option<String>,
-}
-
 #[derive(Debug, Default)]
 struct Unit {
     motion: Motion,
@@ -75,6 +69,9 @@ struct Unit {
     newest: Option<String>,
     /// What was written since it was last whole, by path.
     written: BTreeSet<String>,
+    /// The number that came last while it was written, and when; and whether such a one was written on while the next save of this began.
+    ended_by: Option<(Part, Duration)>,
+    is_apart: bool,
     /// What the save before wrote, where the same names are written again.
     expected: Option<Held>,
     there: bool,
@@ -274,12 +271,22 @@ impl Units {
             let changed: Vec<&&TreeFile> = is.iter().filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)).collect();
             self.move_part(part, (is, had, &changed), (whole.contains(part), kept), (looked, now), (step, beside));
         }
-        // A number that comes while the common files are written ends their save: the next is not whole before its number comes.
-        // What is written all the time ends nothing by that.
-        let is_moving = |common: &&mut Unit| !common.written.is_empty() && !common.motion.restless(now, FIRST);
-        if let Some(common) = self.parts.get_mut(&Part::Common).filter(is_moving).filter(|_| !whole.contains(&Part::Common)) {
-            let is_new = |(part, _): &(&Part, &Vec<&TreeFile>)| **part != Part::Common && !old.contains_key(*part);
-            common.written.extend(new.iter().filter(is_new).flat_map(|(_, files)| files).map(|file| shape_of(&file.path)));
+        self.find_end(new.keys().rfind(|part| **part != Part::Common && !old.contains_key(*part)), whole.contains(&Part::Common), now);
+    }
+
+    /// A number that comes while the common files are written is of the same save, unless the two are seen to go their own ways.
+    fn find_end(&mut self, came: Option<&Part>, was_whole: bool, now: Duration) {
+        let Some(common) = self.parts.get(&Part::Common) else { return };
+        let (begun, is_moving) = (common.motion.begun, !was_whole && !common.written.is_empty() && !common.motion.restless(now, FIRST));
+        let is_apart = common.ended_by.as_ref().is_some_and(|(part, came)| {
+            *came < begun && self.parts.get(part).is_some_and(|unit| unit.motion.changed == now && unit.there && !unit.is_leaving)
+        });
+        let common = self.parts.get_mut(&Part::Common).expect("it was just found");
+        common.is_apart |= is_apart;
+        if common.is_apart {
+            common.ended_by = None;
+        } else if let Some(part) = came.filter(|_| is_moving) {
+            common.ended_by = Some((part.clone(), now));
         }
     }
 
@@ -461,7 +468,8 @@ impl Units {
             let waits = !has_ended && unit.life == self.life && rest < RESTLESS && !unit.is_leaving;
             // It was whole and is written again, or a pointer may name it, or it ends the save of the common files.
             let is_named = common_changed.is_some_and(|changed| changed >= unit.motion.changed);
-            if waits && (unit.was_whole || is_named || self.ends_common(unit)) {
+            let ends_common = || self.parts.get(&Part::Common).is_some_and(|common| common.ended_by.as_ref().is_some_and(|(last, _)| last == part));
+            if waits && (unit.was_whole || is_named || ends_common()) {
                 return None;
             }
         }
@@ -481,13 +489,6 @@ impl Units {
         }
         let is_all = is_all && left_out.is_none();
         Some(Snapshot { files, motion, left_out, is_all })
-    }
-
-    /// Whether a part came after the common files in their last save, and in this one.
-    fn ends_common(&self, unit: &Unit) -> bool {
-        let Some(common) = self.parts.get(&Part::Common) else { return false };
-        let Some(expected) = &common.expected else { return false };
-        unit.held.names.keys().any(|name| common.written.contains(name) && expected.names.contains_key(name))
     }
 
     /// Whether a common file is among those that are always being written, one or the other of them.
@@ -552,17 +553,6 @@ impl Unit {
     }
 }
 
-impl Held {
-    /// Whether any name stands in both: of one kind.
-    fn shares(&self, other: &Held) -> bool {
-        self.names.keys().any(|name| other.names.contains_key(name))
-    }
-
-    fn has_all_of(&self, other: &Held, but: impl Fn(&str) -> bool) -> bool {
-        other.names.iter().all(|(name, number)| self.names.get(name).is_some_and(|has| has >= number) || but(name))
-    }
-}
-
 /// No save writes on while the next two begin.
 fn is_growing(growing: &HashMap<String, Growing>, path: &str) -> bool {
     growing.get(path).is_some_and(|growing| growing.is_log)
@@ -571,19 +561,6 @@ fn is_growing(growing: &HashMap<String, Growing>, path: &str) -> bool {
 fn is_later(other: &str, path: &str) -> bool {
     let ((folder, name), (parent, this)) = (split(other), split(path));
     folder == parent && numbered(name).zip(numbered(this)).is_some_and(|((shape, later), (same, numbers))| shape == same && later > numbers)
-}
-
-fn count<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, u32> {
-    let mut counts = BTreeMap::new();
-    names.for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);
-    counts
-}
-
-fn held(files: &[&TreeFile]) -> Held {
-    let mut names = BTreeMap::new();
-    files.iter().for_each(|file| *names.entry(shape_of(&file.path)).or_default() += 1);
-    let last = files.iter().max_by_key(|file| file.stamp.modified_nanos).map(|file| shape_of(&file.path));
-    Held { names, last }
 }
 
 /// Without logs.

@@ -17,6 +17,7 @@ mod attempt;
 pub mod boot;
 mod checkpoint_back;
 mod checkpoint_doubt;
+mod checkpoint_held;
 #[cfg(test)]
 mod checkpoint_laws;
 mod checkpoint_mark;

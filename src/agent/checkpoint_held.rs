@@ -1,0 +1,41 @@
+//! What a checkpoint held, by the names of its files: so that two of a kind can be compared.
+//!
+//! What must never live here: when one is complete (that is [`super::checkpoint_units`]).
+
+use std::collections::BTreeMap;
+
+use super::checkpoint_names::shape_of;
+use crate::ports::TreeFile;
+
+/// The names of a checkpoint with `#` for numbers, how often each, and which was written last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Held {
+    pub names: BTreeMap<String, u32>,
+    pub last: Option<String>,
+}
+
+impl Held {
+    /// Whether any name stands in both: of one kind.
+    pub(super) fn shares(&self, other: &Held) -> bool {
+        self.names.keys().any(|name| other.names.contains_key(name))
+    }
+
+    pub(super) fn has_all_of(&self, other: &Held, but: impl Fn(&str) -> bool) -> bool {
+        other.names.iter().all(|(name, number)| self.names.get(name).is_some_and(|has| has >= number) || but(name))
+    }
+}
+
+/// Of the files of one part.
+pub(super) fn held(files: &[&TreeFile]) -> Held {
+    let mut names = BTreeMap::new();
+    files.iter().for_each(|file| *names.entry(shape_of(&file.path)).or_default() += 1);
+    let last = files.iter().max_by_key(|file| file.stamp.modified_nanos).map(|file| shape_of(&file.path));
+    Held { names, last }
+}
+
+/// How often each name is there.
+pub(super) fn count<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    names.for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);
+    counts
+}
