@@ -12,12 +12,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use super::ask::{Listeners, listeners, send, still_copies, writes_below};
 use super::held_workload::{HeldWorkload, number};
-use super::proc_tree::{ProcessRef, descendants};
+use super::proc_tree::{ProcessRef, descendants, stat};
 use crate::ports::{self, WorkloadError};
 
 /// Between two looks at those that were told to end.
@@ -95,10 +95,7 @@ impl HeldWorkload {
     /// SIGTERM to those of the tree that have left the group of the main process.
     pub(super) fn signal_outside(&self, signal: Signal) {
         let main = self.started.workload.pid;
-        let is_outside = |process: &ProcessRef| {
-            let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
-            rustix::process::getpgid(pid).is_ok_and(|group| u32::try_from(group.as_raw_nonzero().get()).is_ok_and(|group| group != main))
-        };
+        let is_outside = |process: &ProcessRef| stat(process.pid).is_some_and(|found| found.group != main);
         let outside: Vec<ProcessRef> = descendants(self.started.holder).into_iter().filter(is_outside).collect();
         send(&outside, signal);
     }

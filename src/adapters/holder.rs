@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getsid, set_child_subreaper, setsid, wait};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, set_child_subreaper, setsid, wait};
 
 use super::holder_cgroup::{self, Groups, OomWatch};
 use super::holder_echo::Echo;
@@ -35,7 +35,7 @@ use super::holder_signals::Signals;
 use super::holder_spawn::{PIPE_BYTES, Spawned, spawn};
 use super::kept_environment::{self, Variable};
 use super::private;
-use super::proc_tree::{ProcessRef, descendants};
+use super::proc_tree::{ProcessRef, descendants, stat};
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch};
 
@@ -342,8 +342,10 @@ impl Holder {
         loop {
             let orphans: Vec<ProcessRef> = descendants(self.this).into_iter().filter(|process| process.alive()).collect();
             if orphans.is_empty() || Instant::now() >= until {
-                let session = getsid(None).ok();
-                let is_in_it = |process: &&ProcessRef| Pid::from_raw(process.pid.cast_signed()).is_some_and(|pid| getsid(Some(pid)).ok() == session);
+                // Asked of `/proc`: the session has no number where its leader is outside this PID namespace.
+                let session = |pid| stat(pid).map(|found| found.session);
+                let own = session(self.this.pid);
+                let is_in_it = |process: &&ProcessRef| session(process.pid) == own;
                 let number = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
                 return (number(orphans.len()), number(orphans.iter().filter(is_in_it).count()));
             }

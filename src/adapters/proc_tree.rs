@@ -34,6 +34,10 @@ pub struct ProcessRef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub parent: u32,
+    /// Its process group and its session; 0 where the process that leads it is outside this PID namespace, as under
+    /// `docker exec`.
+    pub group: u32,
+    pub session: u32,
     pub state: char,
     pub start_ticks: u64,
     /// It was forked and has executed no program since.
@@ -146,9 +150,11 @@ fn parse_stat(line: &str) -> Option<Stat> {
     let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let flags: u64 = fields.nth(4)?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let session = fields.next()?.parse().ok()?;
+    let flags: u64 = fields.nth(2)?.parse().ok()?;
     let start_ticks = fields.nth(12)?.parse().ok()?;
-    Some(Stat { parent, state, start_ticks, is_forked: flags & FORKED != 0 })
+    Some(Stat { parent, group, session, state, start_ticks, is_forked: flags & FORKED != 0 })
 }
 
 fn walk(root: u32, children: impl Fn(u32) -> Vec<u32>) -> Vec<u32> {
@@ -263,8 +269,8 @@ mod tests {
 
     #[test]
     fn names_with_spaces_and_parentheses_are_read() {
-        let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
-        assert_eq!(parse_stat(line), Some(Stat { parent: 7, state: 'S', start_ticks: 987_654, is_forked: false }));
+        let line = "42 (a) b (c) S 7 41 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
+        assert_eq!(parse_stat(line), Some(Stat { parent: 7, group: 41, session: 40, state: 'S', start_ticks: 987_654, is_forked: false }));
         assert_eq!(parse_stat("42 (broken"), None);
         assert!(parse_stat(&line.replace("4194560", "4194368")).is_some_and(|stat| stat.is_forked && stat.start_ticks == 987_654));
     }

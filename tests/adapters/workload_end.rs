@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Signal, WorkloadError, Workloads};
 
+use crate::skipped::skipped;
 use crate::workload::{Bench, soon, until};
 
 fn code(code: i32) -> ExitStatus {
@@ -159,6 +160,34 @@ async fn what_outlives_a_command_for_a_moment_only_is_not_left_behind() {
         let ended = soon("it ends", bench.start().await.ended()).await;
         assert_eq!((ended.orphans, ended.behind), (1, behind), "{script}");
     }
+}
+
+/// `docker exec` and `kubectl exec` start a program in a PID namespace that its session does not belong to.
+#[tokio::test]
+async fn the_end_is_recorded_where_the_session_has_no_number() {
+    let bench = Bench::of_script("sleep 1000 & setsid sleep 1000 & exit 0");
+    fs::create_dir_all(bench.dir()).expect("a folder");
+    fs::write(bench.dir().join("launch.json"), serde_json::to_vec(&bench.launch).expect("json")).expect("written");
+    // With `-m` bash makes the holder the leader of a group, which cannot leave its session.
+    let program = bench.program.exe.display();
+    let script = format!("set -m; {program} holder {} & wait", bench.dir().display());
+    let mut namespace = std::process::Command::new("unshare");
+    namespace.args(["--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", &script]).stdout(std::process::Stdio::null());
+    let mut namespace = namespace.spawn().expect("unshare is part of every system");
+    let mut ended = None;
+    until("the end is on record, or no namespace can be made", || {
+        ended = namespace.try_wait().expect("it was started here");
+        bench.has_exit_record() || ended.is_some()
+    })
+    .await;
+    if ended.is_some_and(|status| !status.success()) && !bench.dir().join("started.json").exists() {
+        return skipped("only root can make a PID namespace");
+    }
+    namespace.kill().expect("it is ours");
+    namespace.wait().expect("it is dead");
+    let record: serde_json::Value = serde_json::from_slice(&fs::read(bench.dir().join("exit.json")).expect("an end")).expect("json");
+    let end = &record["end"]["ended"];
+    assert_eq!((&end["exit"]["code"], &end["orphans"], &end["behind"]), (&0.into(), &2.into(), &1.into()), "{record}");
 }
 
 #[tokio::test]
