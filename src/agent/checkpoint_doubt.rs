@@ -125,6 +125,7 @@ mod tests {
         marked_step: None,
         step: None,
         any_step: None,
+        prints_steps: false,
         life: 0,
         marked_by: None,
         has_marked: false,

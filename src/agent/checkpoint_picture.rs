@@ -2,10 +2,10 @@
 //!
 //! What must never live here: the file system, time, and what follows from a difference.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::checkpoint_names::{Part, Partition, Places, is_log, is_unfinished, kinds};
+use super::checkpoint_names::{Numbers, Part, Partition, Places, is_log, is_unfinished, join, kinds, numbered, split};
 use super::checkpoint_watch::Picture;
 use crate::ports::{FileStamp, Tree, TreeFile, TreeLink};
 
@@ -39,6 +39,47 @@ pub(super) fn has_grown(picture: &Picture, seen: &Picture, places: &Places) -> b
     let partition = Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
     let parts: BTreeSet<Part> = without_logs(picture).map(|file| partition.part_of(&file.path)).collect();
     without_logs(seen).any(|file| !known.contains(file.path.as_str()) && parts.contains(&partition.part_of(&file.path)))
+}
+
+/// The greatest numbers of each kind of files in a folder.
+pub(super) fn latest(picture: &Picture) -> HashMap<String, Numbers> {
+    let mut latest: HashMap<String, Numbers> = HashMap::new();
+    for file in picture.iter() {
+        let (folder, name) = split(&file.path);
+        let Some((shape, numbers)) = numbered(name) else { continue };
+        let known = latest.entry(join(folder, &shape)).or_default();
+        *known = numbers.max(std::mem::take(known));
+    }
+    latest
+}
+
+/// What counts inside the numbered folders: for each part, by kind.
+pub(super) fn inside_parts(picture: &Picture, partition: &Partition<'_>) -> HashMap<Part, HashMap<String, HashSet<Numbers>>> {
+    let mut inside: HashMap<Part, HashMap<String, HashSet<Numbers>>> = HashMap::new();
+    for file in picture.iter() {
+        let part = partition.part_of(&file.path);
+        let Part::Numbered { parent, .. } = &part else { continue };
+        let kinds: Vec<(String, Numbers)> = kinds_inside(parent, &file.path).collect();
+        let known = inside.entry(part).or_default();
+        for (kind, numbers) in kinds {
+            known.entry(kind).or_default().insert(numbers);
+        }
+    }
+    inside
+}
+
+/// The numbers of a path below a numbered folder in `parent`.
+pub(super) fn kinds_inside<'a>(parent: &'a str, path: &str) -> impl Iterator<Item = (String, Numbers)> + use<'a> {
+    kinds(path).into_iter().filter(|(kind, _)| kind.len() > parent.len() && kind[parent.len()..].trim_start_matches('/').contains('/'))
+}
+
+/// By part, without logs.
+pub(super) fn by_part<'a>(picture: &'a Picture, partition: &Partition<'_>) -> BTreeMap<Part, Vec<&'a TreeFile>> {
+    let mut parts: BTreeMap<Part, Vec<&TreeFile>> = BTreeMap::new();
+    for file in picture.iter().filter(|file| !is_log(&file.path)) {
+        parts.entry(partition.part_of(&file.path)).or_default().push(file);
+    }
+    parts
 }
 
 pub(super) fn same_but_logs(one: &Picture, other: &Picture) -> bool {

@@ -19,6 +19,8 @@ pub(super) struct Signs {
     pub step: Option<f64>,
     /// The newest step from any source, also from what it prints.
     pub any_step: Option<f64>,
+    /// Its steps are read from what it prints; it has written no line of the progress file, and so no mark.
+    pub prints_steps: bool,
     /// Which start of the workload this is, as far as this agent has seen.
     pub life: u64,
     /// The newest mark was made by this time of the file system, nanoseconds since 1970.

@@ -10,13 +10,14 @@
 //! Scripts pause inside a save: the weights are there, and the optimizer follows seconds later. So a rest alone proves little, and what
 //! the save before held proves much. What must never live here: marks (that is [`super::checkpoint_mark`]), the file system.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use super::checkpoint_held::{Held, count, held};
 use super::checkpoint_motion::{Begun, Motion, QUIET};
-use super::checkpoint_names::{Part, Partition, Places, is_log, join, kinds, numbered, shape_of, split};
-use super::checkpoint_picture::{replaced, stamps};
+use super::checkpoint_names::{Numbers, Part, Partition, Places, is_log, join, numbered, shape_of, split};
+use super::checkpoint_picture::{by_part, inside_parts, kinds_inside, latest, replaced, stamps};
 use super::checkpoint_watch::{Picture, RESTLESS};
 use crate::ports::{FileStamp, TreeFile};
 
@@ -41,9 +42,14 @@ pub(super) struct Beside<'a> {
     pub open: Option<&'a BTreeSet<String>>,
     /// The newest step from any source.
     pub step: Option<f64>,
+    /// What was told at the look before: a save that began since holds it.
+    pub earlier: Option<f64>,
     /// Which start of the workload this is.
     pub life: u64,
 }
+
+/// By folder and by start of the workload.
+type Newest = HashMap<String, HashMap<u64, Duration>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Units {
@@ -148,7 +154,9 @@ impl Units {
 
     /// What is whole by now shows what the next must hold.
     fn settle(&mut self, now: Duration) {
-        let is_new = |(part, unit): &(&Part, &Unit)| matches!(part, Part::Numbered { .. }) && !unit.was_whole && self.is_whole(part, unit, now);
+        let newest = self.newest();
+        let is_new =
+            |(part, unit): &(&Part, &Unit)| matches!(part, Part::Numbered { .. }) && !unit.was_whole && self.is_whole(part, unit, now, &newest);
         let whole: Vec<Part> = self.parts.iter().filter(is_new).map(|(part, _)| part.clone()).collect();
         for part in whole {
             let unit = self.parts.get_mut(&part).expect("it was just found");
@@ -164,6 +172,10 @@ impl Units {
     fn find_places(&mut self, (before, after): (&Picture, &Picture), was: &HashMap<&str, FileStamp>, looked: Duration) {
         let places = self.places.clone();
         let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
+        // Of 60,000 files each may be another: what all of them ask for is made once, and only where one asks.
+        let (newest, latest, inside) =
+            (LazyCell::new(|| self.newest()), LazyCell::new(|| latest(after)), LazyCell::new(|| inside_parts(before, &partition)));
+        let mut found = places.clone();
         for file in after.iter().filter(|file| !is_log(&file.path) && was.get(file.path.as_str()) != Some(&file.stamp)) {
             let part = partition.part_of(&file.path);
             let Part::Numbered { parent, .. } = &part else { continue };
@@ -172,34 +184,28 @@ impl Units {
             if folder == parent {
                 // Where a later one is there, none of this kind is a checkpoint of its own.
                 if is_rewritten
-                    && after.iter().any(|other| is_later(&other.path, &file.path))
-                    && let Some((shape, _)) = numbered(name)
+                    && let Some((shape, numbers)) = numbered(name)
+                    && latest.get(&join(parent, &shape)).is_some_and(|latest| *latest > numbers)
                 {
-                    self.places.files.insert(join(parent, &shape));
+                    found.files.insert(join(parent, &shape));
                 }
                 continue;
             }
-            let inside = |path: &str| {
-                kinds(path).into_iter().filter(|(kind, _)| kind.len() > parent.len() && kind[parent.len()..].trim_start_matches('/').contains('/'))
+            let was_whole = || self.parts.get(&part).is_none_or(|unit| self.is_whole(&part, unit, looked, &newest));
+            let is_another = |(kind, numbers): (String, Numbers)| {
+                inside.get(&part).and_then(|kinds| kinds.get(&kind)).is_some_and(|known| !known.contains(&numbers))
             };
-            let is_another = |(kind, numbers): (String, Vec<u64>)| {
-                let others = || before.iter().filter(|other| partition.part_of(&other.path) == part).flat_map(|other| inside(&other.path));
-                others().any(|(other, _)| other == kind) && others().all(|other| other != (kind.clone(), numbers.clone()))
-            };
-            let rested = self.rested(&part, looked);
-            if rested && (is_rewritten && self.was_whole(&part, looked) || inside(&file.path).any(is_another)) {
-                self.places.add_folders_of(&file.path);
+            if self.rested(&part, looked) && (is_rewritten && was_whole() || kinds_inside(parent, &file.path).any(is_another)) {
+                found.add_folders_of(&file.path);
             }
         }
+        drop((newest, latest, inside));
+        self.places = found;
     }
 
     /// Whether nothing of a part was being written at the look before.
     fn rested(&self, part: &Part, looked: Duration) -> bool {
         self.parts.get(part).is_none_or(|unit| unit.motion.rests(looked) || self.is_open_known && !unit.open && unit.motion.changed < looked)
-    }
-
-    fn was_whole(&self, part: &Part, looked: Duration) -> bool {
-        self.parts.get(part).is_none_or(|unit| self.is_whole(part, unit, looked))
     }
 
     /// Files that only grow, or stay open, from one save to the next but one are logs by what they do.
@@ -252,8 +258,9 @@ impl Units {
         beside: Beside<'_>,
     ) {
         let (old, new) = (by_part(before, partition), by_part(after, partition));
+        let newest = self.newest();
         let whole: BTreeSet<Part> =
-            self.parts.iter().filter(|(part, unit)| self.is_whole(part, unit, looked)).map(|(part, _)| part.clone()).collect();
+            self.parts.iter().filter(|(part, unit)| self.is_whole(part, unit, looked, &newest)).map(|(part, _)| part.clone()).collect();
         self.parts.retain(|part, unit| old.contains_key(part) || new.contains_key(part) || now.saturating_sub(unit.motion.changed) < GONE_FOR);
         self.divide(&old, partition, &whole);
         let begins = new.keys().any(|part| matches!(part, Part::Numbered { .. }) && !old.contains_key(part) && !self.parts.contains_key(part));
@@ -293,9 +300,11 @@ impl Units {
     /// What was one part is several now that a number has come, or that a folder is known as a place.
     fn divide(&mut self, old: &BTreeMap<Part, Vec<&TreeFile>>, partition: &Partition<'_>, whole: &BTreeSet<Part>) {
         let mut came = Vec::new();
+        let written: LazyCell<HashMap<&str, &Part>, _> =
+            LazyCell::new(|| self.parts.iter().flat_map(|(part, unit)| unit.written.iter().map(move |path| (path.as_str(), part))).collect());
         for (part, files) in old.iter().filter(|(part, _)| matches!(part, Part::Numbered { .. }) && !self.parts.contains_key(part)) {
-            let from = self.parts.iter().find(|(_, unit)| files.iter().any(|file| unit.written.contains(&file.path)));
-            let Some((from, unit)) = from else { continue };
+            let from = files.iter().find_map(|file| written.get(file.path.as_str()).copied());
+            let Some((from, unit)) = from.and_then(|from| self.parts.get_key_value(from)) else { continue };
             if whole.contains(from) {
                 came.push((part.clone(), None, held(files)));
                 continue;
@@ -341,19 +350,20 @@ impl Units {
             self.learn(parent.clone(), held(had));
         }
         let newest_begun = self.newest_begun;
+        let is_alone = self.parts.keys().all(|other| other == part);
         let noisy: BTreeSet<&str> = is.iter().map(|file| file.path.as_str()).filter(|path| self.is_noisy(path)).collect();
         let is_calm = |path: &str| !noisy.contains(path);
         let unit = self.parts.entry(part.clone()).or_insert_with(|| Unit { motion: Motion::new((now, step)), ..Unit::default() });
         let had_names: BTreeSet<&str> = had.iter().map(|file| file.path.as_str()).collect();
         let is_again = changed.iter().any(|file| unit.written.contains(&file.path));
         let rested = unit.motion.rests(looked) || beside.open.is_some() && !unit.open;
-        if was_whole || is_kept {
-            unit.was_whole = true;
-            unit.closes(had);
-        } else if is_again && rested && !changed.is_empty() && *part == Part::Common {
-            // The same name once more after a rest: another save has begun, and the one before had all that it has.
+        // The same name once more after a rest: another save has begun, and the one before had all that it has.
+        let is_another = is_again && rested && !changed.is_empty() && *part == Part::Common;
+        if was_whole || is_kept || is_another {
+            unit.was_whole |= was_whole || is_kept;
             unit.closes(had);
         }
+        let begun = is_another.then_some((now, beside.earlier));
         unit.is_leaving = changed.is_empty() && is.len() < had.len();
         unit.held = held(is);
         unit.there = !is.is_empty();
@@ -361,12 +371,14 @@ impl Units {
         if !moved.is_empty() || changed.is_empty() {
             let is_whole = replaced(had, is);
             unit.is_replaced = is_whole && is.len() == 1;
-            unit.motion.moved((now, step), looked, if is_whole { Some((now, step)) } else { newest_begun });
+            unit.motion.moved((now, step), looked, if is_whole { Some((now, step)) } else { begun.or(newest_begun) });
             unit.written.extend(moved.iter().map(|file| file.path.clone()));
             unit.newest = is.iter().filter(|file| is_calm(&file.path)).max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
             (unit.life, unit.step_then, unit.has_stepped) = (beside.life, None, false);
         }
         if *part == Part::Common {
+            // With numbered ones beside them, common files say nothing of when the newest of all began.
+            self.newest_begun = begun.filter(|_| is_alone).or(newest_begun);
             for file in changed {
                 let new = || Motion::new((now, step));
                 self.files.entry(file.path.clone()).and_modify(|motion| motion.moved((now, step), looked, None)).or_insert_with(new);
@@ -407,7 +419,21 @@ impl Units {
         kinds.push(held);
     }
 
-    fn is_whole(&self, part: &Part, unit: &Unit, at: Duration) -> bool {
+    /// When the newest numbered part below each folder was begun, for each start of the workload.
+    fn newest(&self) -> Newest {
+        let mut newest = Newest::default();
+        for (part, unit) in &self.parts {
+            let Part::Numbered { parent, .. } = part else { continue };
+            if !newest.contains_key(parent) {
+                newest.insert(parent.clone(), HashMap::new());
+            }
+            let begun = newest.get_mut(parent).expect("it was just put there").entry(unit.life).or_default();
+            *begun = unit.motion.begun.max(*begun);
+        }
+        newest
+    }
+
+    fn is_whole(&self, part: &Part, unit: &Unit, at: Duration, newest: &Newest) -> bool {
         let rest = at.saturating_sub(unit.motion.changed);
         // What was written by a start that is over waits for nothing: nobody finishes it.
         let is_alive = unit.life == self.life;
@@ -426,9 +452,8 @@ impl Units {
             Part::Numbered { .. } => unit.held.clone(),
         };
         let next_begun = || {
-            let is_next =
-                |other: &Part| matches!((part, other), (Part::Numbered { parent, .. }, Part::Numbered { parent: also, .. }) if parent == also);
-            self.parts.iter().any(|(other, next)| is_next(other) && next.motion.begun > unit.motion.changed && next.life == unit.life)
+            let Part::Numbered { parent, .. } = part else { return false };
+            newest.get(parent).and_then(|begun| begun.get(&unit.life)).is_some_and(|begun| *begun > unit.motion.changed)
         };
         match expected {
             Some(expected) if written.has_all_of(expected, |name| *part == Part::Common && self.is_noisy(name)) => {
@@ -444,8 +469,10 @@ impl Units {
         let has_ended = end == End::InOrder;
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
         let parts = by_part(picture, &partition);
-        let is_whole =
-            |part: &Part| self.parts.get(part).is_none_or(|unit| self.is_whole(part, unit, until) || has_ended && self.may_be_whole(part, unit));
+        let newest = self.newest();
+        let is_whole = |part: &Part| {
+            self.parts.get(part).is_none_or(|unit| self.is_whole(part, unit, until, &newest) || has_ended && self.may_be_whole(part, unit))
+        };
         // A common file that never rests is left out, and one that only grows is a log.
         let common = parts.get(&Part::Common).map(Vec::as_slice).unwrap_or_default();
         let judged = |path: &str| !is_growing(&self.growing, path) && !self.is_left_out(path, until);
@@ -556,20 +583,6 @@ impl Unit {
 /// No save writes on while the next two begin.
 fn is_growing(growing: &HashMap<String, Growing>, path: &str) -> bool {
     growing.get(path).is_some_and(|growing| growing.is_log)
-}
-
-fn is_later(other: &str, path: &str) -> bool {
-    let ((folder, name), (parent, this)) = (split(other), split(path));
-    folder == parent && numbered(name).zip(numbered(this)).is_some_and(|((shape, later), (same, numbers))| shape == same && later > numbers)
-}
-
-/// Without logs.
-fn by_part<'a>(picture: &'a Picture, partition: &Partition<'_>) -> BTreeMap<Part, Vec<&'a TreeFile>> {
-    let mut parts: BTreeMap<Part, Vec<&TreeFile>> = BTreeMap::new();
-    for file in picture.iter().filter(|file| !is_log(&file.path)) {
-        parts.entry(partition.part_of(&file.path)).or_default().push(file);
-    }
-    parts
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ pub(super) struct FolderWatch {
     steps: HashMap<String, Option<f64>>,
     /// The newest step at the last look. A workload that tells its steps may mark its checkpoints too.
     told: Option<f64>,
+    prints_steps: bool,
     ended: Option<(ExitStatus, Duration)>,
     killed: Option<Duration>,
     doubt: Option<Doubt>,
@@ -97,7 +98,8 @@ impl FolderWatch {
         let looked = self.looked.unwrap_or(now);
         // A process that is gone holds nothing open: what it held when it was last seen counts.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
-        let beside = Beside { open: open.as_ref(), step: signs.any_step, life: signs.life };
+        let earlier = self.told.zip(step).map(|(before, now)| before.min(now));
+        let beside = Beside { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
         self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
         self.open = open;
         if changed {
@@ -128,7 +130,7 @@ impl FolderWatch {
         } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
             declared.observe(&picture);
         }
-        self.told = signs.step;
+        (self.told, self.prints_steps) = (signs.step, signs.prints_steps);
         let is_first = self.looked.is_none();
         (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
         if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
@@ -183,7 +185,8 @@ impl FolderWatch {
 
     /// Judged at `until`: now, or when the workload ended.
     fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
-        let seen = self.seen.as_ref().filter(|picture| !picture.is_empty())?;
+        // Nothing is new: a folder may hold 200,000 files, and most looks find it so.
+        let seen = self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
         // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
         let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);
         let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, exited) == seen);
@@ -221,7 +224,8 @@ impl FolderWatch {
         (with_logs, is_asked): (bool, bool),
     ) -> Option<(Vec<TreeFile>, Motion, Option<String>, bool)> {
         // The first that it makes: its mark may come, and before it there may be half of it.
-        if self.habit.marks.is_none() && self.told.is_some() && !is_asked && !self.motion.rests_for(until, RESTLESS) && !self.ended() {
+        let may_mark = self.habit.marks.is_none() && self.told.is_some() && !self.prints_steps;
+        if may_mark && !is_asked && !self.motion.rests_for(until, RESTLESS) && !self.ended() {
             return None;
         }
         let end = match self.ended {
@@ -359,6 +363,39 @@ mod tests {
         let all = tree(&[("meta-1.json", 1), ("meta-2.json", 1), ("model-100.pt", 1), ("model-200.pt", 160)]);
         watch.observe(all, at(161), Signs::default());
         assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(60));
+    }
+
+    /// scikit-learn with joblib, as its guide shows it: one file, written anew in place each second, and steps that are only printed.
+    #[test]
+    fn one_file_that_is_written_anew_each_second_is_kept_by_the_step_that_it_holds() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let none = BTreeSet::new();
+        let look = |watch: &mut FolderWatch, secs: u64, prints_steps| {
+            let signs = Signs { step: Some(secs as f64), any_step: Some(secs as f64), prints_steps, ..Signs::default() };
+            watch.observe_open(tree(&[("model.joblib", secs as i64)]), at(secs), signs, Some(&none));
+            watch.complete(at(secs), true, false)
+        };
+        look(&mut watch, 1, true);
+        assert!(look(&mut watch, 2, true).is_some(), "it is written again, so the one before was whole, and nothing is open");
+        let ripe = (3..=45).map(|secs| look(&mut watch, secs, true)).last().flatten().expect("it is whole each time");
+        assert_eq!((ripe.step, ripe.save_time(None)), (Some(44.0), Duration::ZERO), "the step at the look before its last writing");
+        let mut may_mark = FolderWatch::new(tree(&[]), Before::default());
+        assert!((1..=45).all(|secs| look(&mut may_mark, secs, false).is_none()), "its mark may come");
+    }
+
+    /// 60,000 files with numbers: to compare each with each took longer than the job.
+    #[test]
+    fn crowded_folder_is_judged_by_one_walk_over_it() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let names: Vec<String> = (0..60_000).map(|number| format!("shard_{}/c{number}", number / 500)).collect();
+        for (secs, part) in (1..).zip([20_000, 40_000, 60_000, 60_000]) {
+            let files: Vec<(&str, i64)> = names[..part].iter().map(|name| (name.as_str(), 1)).collect();
+            watch.observe(tree(&files), at(secs), Signs::default());
+        }
+        let exit = ExitStatus { code: Some(0), ..ExitStatus::default() };
+        let all: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+        watch.observe(tree(&all), at(5), ended(exit, 5));
+        assert_eq!(complete(&watch, 5).map(|picture| picture.len()), Some(60_000));
     }
 
     #[test]

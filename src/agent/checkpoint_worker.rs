@@ -150,6 +150,7 @@ impl Worker {
             marked_step,
             step: self.shared.board.told(),
             any_step: self.shared.board.progress().step,
+            prints_steps: self.shared.board.prints_steps(),
             life: ends.life,
             marked_by: self.shared.board.marked_by(),
             has_marked: self.shared.board.has_marked(),

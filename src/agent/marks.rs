@@ -55,6 +55,8 @@ struct Inner {
     silent_secs: Option<f64>,
     /// The job tells its steps itself, by its progress file or its pattern: what stock programs print says no more then.
     tells: bool,
+    /// There was a line of the progress file.
+    has_written: bool,
 }
 
 /// A moment, by both clocks.
@@ -154,6 +156,12 @@ impl Board {
         self.marked.notify_one();
     }
 
+    /// Whether its steps are known from what it prints alone: such a job marks no checkpoint.
+    pub(super) fn prints_steps(&self) -> bool {
+        let inner = self.inner();
+        inner.tells && !inner.has_written
+    }
+
     pub(super) fn has_marked(&self) -> bool {
         self.inner().has_marked
     }
@@ -198,6 +206,7 @@ impl Board {
     pub(super) fn line(&self, line: ProgressLine, now: Moment, timed: bool) {
         let mut inner = self.inner();
         inner.marks.progress += 1;
+        inner.has_written = true;
         if line.step.is_some_and(f64::is_finite) {
             inner.begins_to_tell();
         }
