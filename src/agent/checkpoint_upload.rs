@@ -30,6 +30,10 @@ use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, Tree, TreeF
 /// store sends side by side in bounded memory, so that more files at once gain nothing.
 const FILES_IN_FLIGHT: usize = 4;
 
+/// Small ones wait for the store and for the disk, and not for the line: so many at once. Of 64 KiB each they are 2 MiB of memory.
+const SMALL_IN_FLIGHT: usize = 32;
+const SMALL_BYTES: u64 = 64 * 1024;
+
 /// The least time that one file may take, and the slowest line that is still worth waiting for. A try that hangs longer
 /// is begun anew.
 const FILE_SECS_MIN: u64 = 60;
@@ -311,9 +315,14 @@ impl Try {
     }
 
     async fn send_new(&self, held: &HashMap<Identity, StagedFile>) -> Result<(), Torn> {
-        let new = self.new_files().into_iter();
-        let sends: Vec<BoxFuture<'_, _>> = new.map(|file| self.send(file, held.get(&Identity::of(file.stamp))).boxed()).collect();
-        futures::stream::iter(sends).buffer_unordered(FILES_IN_FLIGHT).try_collect().await
+        let (small, large): (Vec<&TreeFile>, Vec<&TreeFile>) = self.new_files().into_iter().partition(|file| file.stamp.bytes <= SMALL_BYTES);
+        self.send_all(small, held, SMALL_IN_FLIGHT).await?;
+        self.send_all(large, held, FILES_IN_FLIGHT).await
+    }
+
+    async fn send_all(&self, files: Vec<&TreeFile>, held: &HashMap<Identity, StagedFile>, in_flight: usize) -> Result<(), Torn> {
+        let sends: Vec<BoxFuture<'_, _>> = files.into_iter().map(|file| self.send(file, held.get(&Identity::of(file.stamp))).boxed()).collect();
+        futures::stream::iter(sends).buffer_unordered(in_flight).try_collect().await
     }
 
     async fn send(&self, file: &TreeFile, held: Option<&StagedFile>) -> Result<(), Torn> {
