@@ -24,6 +24,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::local_folder::{InstanceRecord, LocalFolder};
 use super::private;
+use super::remove_tree::remove_tree;
 use crate::instance::Tags;
 
 const WORK: &str = "work";
@@ -71,7 +72,7 @@ pub fn give_up(folder: &LocalFolder) -> io::Result<()> {
     let shelf = Shelf::open(machines)?;
     let owner = work.file_name().map(|name| format!("{}.owner", name.to_string_lossy()));
     let Some(owner) = owner.filter(|owner| shelf.read(owner).is_some_and(|owner| instance == owner.as_str())) else { return Ok(()) };
-    match fs::remove_dir_all(&work) {
+    match remove_tree(&work) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => fs::remove_file(shelf.path(&owner)),
     }

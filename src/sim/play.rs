@@ -55,6 +55,8 @@ pub struct Play {
     pub saves: Option<Saves>,
     /// Faults too that came into the world after seeds of a time before were named.
     pub newer: bool,
+    /// Layouts of saves too that came later than the seeds that are named.
+    pub layouts: bool,
 }
 
 /// What came of it.
@@ -126,6 +128,7 @@ impl Play {
             planted: None,
             saves: None,
             newer: true,
+            layouts: true,
         }
     }
 
@@ -333,7 +336,10 @@ pub(super) fn scaled(secs: u64, hours: u64) -> Duration {
 
 fn habit(dice: &Dice, play: &Play) -> Habit {
     let hours = play.hours;
-    let saves = play.saves.unwrap_or_else(|| Saves::of(&dice.fork("saves")));
+    let saves = play.saves.unwrap_or_else(|| {
+        let saves = Saves::of(&dice.fork("saves"));
+        if play.layouts && play.lone.is_none() { saves.laid_out(&dice.fork("layout")) } else { saves }
+    });
     // Long evaluations, in which the GPU alone has something to do: shorter than a stall, longer than an idle window.
     let quiet = dice.percent(10);
     let step = if quiet { 18 * 60 } else { dice.pick(&[10, 20, 30, 60]) };

@@ -11,6 +11,7 @@ impl Play {
         words.extend((self.hours != Play::seed(0).hours).then(|| format!("--hours {}", self.hours)));
         words.extend((self.saves == Some(Saves::Renamed)).then(|| "--renamed".to_owned()));
         words.extend((!self.newer).then(|| "--older".to_owned()));
+        words.extend((!self.layouts).then(|| "--plain".to_owned()));
         words.extend(self.planted.map(|bug| format!("--bug {bug:?}")));
         words.extend(self.lone.map(|lone| format!("--lone {:?}:{:?}", lone.fault, lone.watching)));
         words.extend(self.story.map(|story| format!("--story {story:?}")));
@@ -53,9 +54,9 @@ mod tests {
     #[test]
     fn a_command_plays_the_same_world_again() {
         let died = Play { death: Some(("agent", 12, true)), short: true, ..Play::seed(0) };
-        let told = Play { story: Some(Story::ZoneBlinks), hours: 24, newer: false, saves: Some(Saves::Renamed), ..Play::seed(7) };
+        let told = Play { story: Some(Story::ZoneBlinks), hours: 24, newer: false, layouts: false, saves: Some(Saves::Renamed), ..Play::seed(7) };
         assert_eq!(died.command(), "just soak --death agent:12:after --seed 0");
-        assert_eq!(told.command(), "just soak --hours 24 --renamed --older --story ZoneBlinks --seed 7");
+        assert_eq!(told.command(), "just soak --hours 24 --renamed --older --plain --story ZoneBlinks --seed 7");
         for (play, flag, word) in [(died, "--death", "agent:12:after"), (told, "--story", "ZoneBlinks")] {
             let plain = Play { death: None, story: None, short: false, ..play };
             assert_eq!(plain.with(flag, word).map(|play| format!("{play:?}")), Ok(format!("{play:?}")));

@@ -49,6 +49,9 @@ struct Args {
     /// Without the faults that came into the world after the seeds of a time before were named
     #[arg(long)]
     older: bool,
+    /// Without the layouts of saves that came into the world later
+    #[arg(long)]
+    plain: bool,
     /// Only those of the seeds whose job keeps the disk of its machine: the worlds that a change of how it is started again can touch
     #[arg(long, conflicts_with = "what")]
     kept: bool,
@@ -103,6 +106,7 @@ fn main() {
         threads: args.threads,
         saves,
         newer: !args.older,
+        layouts: !args.plain,
         kept: args.kept,
         recordings: recordings(&args.trace),
         traces: args.trace,
@@ -177,6 +181,7 @@ struct Run {
     threads: u64,
     saves: Option<Saves>,
     newer: bool,
+    layouts: bool,
     /// Only the worlds in which a disk is kept.
     kept: bool,
     recordings: Vec<Course>,
@@ -193,7 +198,7 @@ impl Run {
     }
 
     fn world(&self, seed: u64) -> Play {
-        Play { hours: self.hours, saves: self.saves, newer: self.newer, ..Play::seed(seed) }
+        Play { hours: self.hours, saves: self.saves, newer: self.newer, layouts: self.layouts, ..Play::seed(seed) }
     }
 }
 
