@@ -53,7 +53,7 @@ pub(super) fn latest(picture: &Picture) -> HashMap<String, Numbers> {
     latest
 }
 
-/// What counts inside the numbered folders: for each part, by kind.
+/// The numbers inside each numbered folder, by kind.
 pub(super) fn inside_parts(picture: &Picture, partition: &Partition<'_>) -> HashMap<Part, HashMap<String, HashSet<Numbers>>> {
     let mut inside: HashMap<Part, HashMap<String, HashSet<Numbers>>> = HashMap::new();
     for file in picture.iter() {

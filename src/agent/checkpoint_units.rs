@@ -42,7 +42,7 @@ pub(super) struct Beside<'a> {
     pub open: Option<&'a BTreeSet<String>>,
     /// The newest step from any source.
     pub step: Option<f64>,
-    /// What was told at the look before: a save that began since holds it.
+    /// The step at the look before: a save that began since then holds it.
     pub earlier: Option<f64>,
     /// Which start of the workload this is.
     pub life: u64,
@@ -172,7 +172,7 @@ impl Units {
     fn find_places(&mut self, (before, after): (&Picture, &Picture), was: &HashMap<&str, FileStamp>, looked: Duration) {
         let places = self.places.clone();
         let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
-        // Of 60,000 files each may be another: what all of them ask for is made once, and only where one asks.
+        // A look may find 60,000 new files: each index is made once, and only if a file needs it.
         let (newest, latest, inside) =
             (LazyCell::new(|| self.newest()), LazyCell::new(|| latest(after)), LazyCell::new(|| inside_parts(before, &partition)));
         let mut found = places.clone();

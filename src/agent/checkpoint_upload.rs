@@ -30,7 +30,7 @@ use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, Tree, TreeF
 /// store sends side by side in bounded memory, so that more files at once gain nothing.
 const FILES_IN_FLIGHT: usize = 4;
 
-/// Small ones wait for the store and for the disk, and not for the line: so many at once. Of 64 KiB each they are 2 MiB of memory.
+/// Small files at once: they wait for the store and the disk, and not for the line. All of them hold 2 MiB of memory at most.
 const SMALL_IN_FLIGHT: usize = 32;
 const SMALL_BYTES: u64 = 64 * 1024;
 

@@ -144,7 +144,7 @@ impl Saves {
             }
             host.world.aside(format_args!("{} has written {}", host.id, path.display()));
         }
-        // Within one moment: what is named is whole, and what is taken away is not named.
+        // All of this takes no time, so the pointer always names a whole save.
         let is_named = layout != Layout::Pointed || point(host, folder, step);
         tidy(host, folder);
         is_named
@@ -192,12 +192,12 @@ fn tidy(host: &Host, folder: &Path) -> Vec<u64> {
     whole.into_keys().collect()
 }
 
-/// What is no part of a save.
+/// Whether a file belongs to no save.
 fn is_beside(path: &str) -> bool {
     path == POINTER || path.ends_with(SETTINGS)
 }
 
-/// The steps of which both parts are whole on the disk, in order, and where they are.
+/// The steps whose two files are whole on the disk, in order, and the paths of the files.
 fn whole(host: &Host, folder: &Path) -> BTreeMap<u64, Vec<String>> {
     let files = host.disk.walk(folder, usize::MAX - 1).map(|tree| tree.files).unwrap_or_default();
     let body = |path: &str| host.disk.read(&folder.join(path)).ok().flatten();
