@@ -73,4 +73,30 @@ mod tests {
         assert!(read(&folder.path().join("none.pem")).is_err_and(|why| why.starts_with("it cannot be read")));
         assert_eq!(blocks(&format!("{BEGIN}\na\n{END}\n# two\n{BEGIN}\nb\n{END}")).len(), 2);
     }
+
+    /// `openssl req -x509` made it for this test, and its key is deleted.
+    const ROOT: &str = "-----BEGIN CERTIFICATE-----\n\
+        MIIBlTCCATugAwIBAgIUCK6navG6IzAH8XggygR83YppaiUwCgYIKoZIzj0EAwIw\n\
+        HzEdMBsGA1UEAwwUYSBwcm94eSBvZiB0aGUgaG91c2UwIBcNMjYxMTI4MTExOTE0\n\
+        WhgPMjEyNjExMDQxMTE5MTRaMB8xHTAbBgNVBAMMFGEgcHJveHkgb2YgdGhlIGhv\n\
+        dXNlMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEOaB93PAoI1UKOrg3Wjip6ePk\n\
+        AWzyonrrV6FjlU54rm4Y8E1aN58ftP5p/nfnL8RFtRAsB0HJ2ugpz3Krn41SAqNT\n\
+        MFEwHQYDVR0OBBYEFBhMj04h2dw4wikmujGmnzwRhamuMB8GA1UdIwQYMBaAFBhM\n\
+        j04h2dw4wikmujGmnzwRhamuMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwID\n\
+        SAAwRQIhAMySUPOhFvSKCKGXM8V2dZbK06USMGG+JBh+rjWqACNqAiAFjfe7jL5g\n\
+        vihrEshvw0MWbPsn1fJnqkPmFik5x3Z5iQ==\n\
+        -----END CERTIFICATE-----\n";
+
+    #[test]
+    fn each_certificate_of_a_bundle_is_taken_by_every_client() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, format!("# of the house\n{ROOT}{BEGIN}\nAAAA\n{END}\n# again\n{ROOT}")).expect("written");
+        let found = read(&file).expect("two of them");
+        assert_eq!(found.len(), 2);
+        for pem in found {
+            assert_eq!(pem, ROOT);
+            assert!(reqwest::Certificate::from_pem(pem.as_bytes()).is_ok() && Certificate::from_pem(pem.as_bytes()).is_ok());
+        }
+    }
 }

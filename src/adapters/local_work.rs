@@ -111,6 +111,8 @@ impl Shelf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use jiff::Timestamp;
 
     use super::super::local_folder::EndedRecord;
@@ -164,5 +166,31 @@ mod tests {
         ends(&kept, false);
         let (next, record) = machine(home.path(), "i-local-3", "digits-333333");
         assert_eq!(claim(&next, &record).expect("made"), work, "and so do the later attempts of that");
+    }
+
+    /// checkout#1720: Go's module cache and conda leave folders that their owner cannot empty.
+    #[test]
+    fn read_only_folders_of_the_work_go_with_it() {
+        let home = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let machines = home.path().join("machines");
+        let as_a_user = move || {
+            // For this thread alone; nothing is refused to root.
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+            }
+            fs::create_dir(&machines).expect("a folder");
+            let (folder, record) = machine(&machines, "i-local-1", "digits-222222");
+            let work = claim(&folder, &record).expect("made");
+            fs::create_dir_all(work.join("m/p")).expect("made");
+            fs::write(work.join("m/p/a"), "x").expect("written");
+            for path in ["m/p", "m"] {
+                fs::set_permissions(work.join(path), fs::Permissions::from_mode(0o555)).expect("it is ours");
+            }
+            give_up(&folder).expect("done");
+            assert!(!work.exists());
+        };
+        std::thread::spawn(as_a_user).join().expect("it goes");
     }
 }

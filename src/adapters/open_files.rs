@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use super::containers;
 use super::proc_tree::{self, ProcessRef};
 
 /// The lowest two bits of the flags: how a file was opened (`open(2)`).
@@ -16,11 +17,18 @@ const ACCESS: u32 = 0o3;
 /// Descriptors that are looked at in one call. A tree of loaders with a socket each has thousands; beyond this nobody can tell in time.
 const FILES_MAX: usize = 100_000;
 
-/// Of the descendants of `holder`, relative to `folder`. `None`: one of them may not be looked into, or there is too much to look at.
+/// The files below `folder` that the descendants of `holder` have open, relative to it. `None`: they cannot be read, there are too many,
+/// or a container may write there. A container's processes are no descendants, or see the folder under another path.
 pub(super) fn below(holder: ProcessRef, folder: &Path) -> Option<BTreeSet<String>> {
     let folder = fs::canonicalize(folder).ok()?;
     let (mut open, mut seen) = (BTreeSet::new(), 0);
+    let mounts = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let own = mounts(holder.pid);
     for process in proc_tree::descendants(holder) {
+        let is_elsewhere = mounts(process.pid) != own || !containers::clients([process.pid]).is_empty();
+        if is_elsewhere && process.alive() {
+            return None;
+        }
         let found = open_of(process.pid, &folder, &mut open, &mut seen);
         // A process that has ended meanwhile holds nothing.
         if found.is_none() && process.alive() {
@@ -90,5 +98,24 @@ mod tests {
         assert_eq!(open.into_iter().collect::<Vec<_>>(), ["step-1/model.pt"]);
         assert!(path.exists());
         assert_eq!(held("exec 3<step-1/model.pt; sleep 0.3"), Some(BTreeSet::new()));
+    }
+
+    /// podman and apptainer show a folder under another path, which hides what is open.
+    #[test]
+    fn process_with_mounts_of_its_own_makes_it_unknown() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let holder = ProcessRef::of(std::process::id()).expect("this process");
+        let script = "mkdir there && mount --bind . there 2>/dev/null && touch ready && exec sleep 30";
+        let unshare = std::process::Command::new("unshare").args(["--mount", "sh", "-c", script]).current_dir(folder.path()).spawn();
+        let mut child = unshare.expect("unshare is part of every system");
+        let is_ready = || folder.path().join("ready").exists();
+        while !is_ready() && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let open = below(holder, folder.path());
+        let _ = child.kill();
+        let _ = child.wait();
+        // Only root can make mounts of its own.
+        assert!(!is_ready() || open.is_none(), "{open:?}");
     }
 }

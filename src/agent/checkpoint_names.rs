@@ -11,6 +11,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::job::is_log_name;
+
 /// The numbers in a name, in their order.
 pub(super) type Numbers = Vec<u64>;
 
@@ -32,6 +34,8 @@ pub(super) enum Part {
 pub(super) struct Places {
     /// Numbered folders that are no checkpoint: checkpoints are made inside them, or their files are written again.
     pub folders: BTreeSet<String>,
+    /// Names of folders that get several checkpoints, with `#` for their numbers: each start of Lightning makes one (`version_1`).
+    pub kinds: BTreeSet<String>,
     /// Names of files, with `#` for their numbers, of which older members were written again.
     pub files: BTreeSet<String>,
 }
@@ -74,10 +78,12 @@ impl<'a> Partition<'a> {
         let mut begin = 0;
         for (at, _) in path.match_indices('/') {
             let (folder, name) = (&path[..at], &path[begin..at]);
-            if let Some((_, numbers)) = numbered(name)
+            let parent = &path[..begin.saturating_sub(1)];
+            if let Some((shape, numbers)) = numbered(name)
                 && !self.places.folders.contains(folder)
+                && !self.places.kinds.contains(&join(parent, &shape))
             {
-                return Part::Numbered { parent: path[..begin.saturating_sub(1)].to_owned(), numbers };
+                return Part::Numbered { parent: parent.to_owned(), numbers };
             }
             begin = at + 1;
         }
@@ -90,12 +96,15 @@ impl<'a> Partition<'a> {
 }
 
 impl Places {
-    /// Takes a folder out of the checkpoints, and the numbered folders above it.
-    pub(super) fn add_folders_of(&mut self, path: &str) {
+    /// Takes a folder out of the checkpoints, and the numbered folders above it. `is_of_run`: checkpoints are made in it, and so in others
+    /// of its kind.
+    pub(super) fn add_folders_of(&mut self, path: &str, is_of_run: bool) {
         for (at, _) in path.match_indices('/') {
-            let (_, name) = split(&path[..at]);
-            if numbered(name).is_some() {
-                self.folders.insert(path[..at].to_owned());
+            let (parent, name) = split(&path[..at]);
+            let Some((shape, _)) = numbered(name) else { continue };
+            self.folders.insert(path[..at].to_owned());
+            if is_of_run {
+                self.kinds.insert(join(parent, &shape));
             }
         }
     }
@@ -117,8 +126,7 @@ pub(super) fn top(path: &str) -> &str {
 /// By the name alone. Weights & Biases keeps its runs open from beginning to end, in a folder of its name.
 pub(super) fn is_log(path: &str) -> bool {
     let (folder, name) = split(path);
-    let is_named = [".log", ".jsonl", ".csv", ".wandb"].iter().any(|end| name.ends_with(end)) || name.contains(".tfevents.");
-    is_named || folder.split('/').any(|part| part == "wandb")
+    is_log_name(name) || folder.split('/').any(|part| part == "wandb")
 }
 
 /// A name without its numbers, and the numbers.
@@ -230,9 +238,11 @@ mod tests {
         let files = ["version_0/checkpoints/epoch=0-step=20.ckpt", "version_0/checkpoints/epoch=1-step=40.ckpt", "version_0/hparams.yaml"];
         assert_eq!(parts(&files, &Places::default()), vec![numbered_part("", &[0]); 3]);
         let mut places = Places::default();
-        places.add_folders_of(files[1]);
+        places.add_folders_of(files[1], true);
         let inner = |numbers: &[u64]| numbered_part("version_0/checkpoints", numbers);
         assert_eq!(parts(&files, &places), [inner(&[0, 20]), inner(&[1, 40]), Part::Common]);
+        let next = ["version_1/checkpoints/epoch=0-step=20.ckpt", "version_1/hparams.yaml"];
+        assert_eq!(parts(&next, &places), [Part::Common, Part::Common], "the folder of the next start is a place too");
     }
 
     #[test]

@@ -195,8 +195,11 @@ impl Units {
             let is_another = |(kind, numbers): (String, Numbers)| {
                 inside.get(&part).and_then(|kinds| kinds.get(&kind)).is_some_and(|known| !known.contains(&numbers))
             };
-            if self.rested(&part, looked) && (is_rewritten && was_whole() || kinds_inside(parent, &file.path).any(is_another)) {
-                found.add_folders_of(&file.path);
+            if self.rested(&part, looked) {
+                let is_of_run = kinds_inside(parent, &file.path).any(is_another);
+                if is_of_run || is_rewritten && was_whole() {
+                    found.add_folders_of(&file.path, is_of_run);
+                }
             }
         }
         drop((newest, latest, inside));
@@ -437,7 +440,9 @@ impl Units {
         let rest = at.saturating_sub(unit.motion.changed);
         // What was written by a start that is over waits for nothing: nobody finishes it.
         let is_alive = unit.life == self.life;
-        if unit.open || !unit.there || unit.is_leaving {
+        // A checkpoint that loses files is being cleared away. Common files are what is left of them.
+        let is_leaving = unit.is_leaving && (*part != Part::Common || rest < QUIET);
+        if unit.open || !unit.there || is_leaving {
             return false;
         }
         if unit.is_replaced {

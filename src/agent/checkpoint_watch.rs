@@ -211,8 +211,8 @@ impl FolderWatch {
         let goes_back = goes_back(&picture, &self.kept);
         let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
         let step = if is_marked { motion.step } else { self.step_of(&picture) };
-        // The oldest of what is kept may have been cleared away: that alone is no save.
-        let is_another = has_news(&picture, &self.kept) || (self.ended() || goes_back || is_all) && !same_but_logs(&picture, &self.kept);
+        // The oldest of what is kept may have been cleared away: that alone is no save. A picture that lacks a part of the folder is no save either.
+        let is_another = has_news(&picture, &self.kept) || (goes_back || is_all) && !same_but_logs(&picture, &self.kept);
         (is_another && !picture.is_empty()).then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
     }
 
@@ -396,6 +396,35 @@ mod tests {
         let all: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
         watch.observe(tree(&all), at(5), ended(exit, 5));
         assert_eq!(complete(&watch, 5).map(|picture| picture.len()), Some(60_000));
+    }
+
+    /// Seed 243 of the false world, with a folder for each start as Lightning makes it. The last save of the first start was cleared away,
+    /// and after that nothing was kept.
+    #[test]
+    fn saves_of_a_second_start_are_kept_when_those_of_the_first_are_cleared_away() {
+        let pair = |run: u64, step: u64| ["model", "optim"].map(|part| format!("version_{run}/checkpoints/{part}-{step}.pt"));
+        let mut there: Vec<String> = [pair(1, 680), pair(1, 720)].concat();
+        there.extend([1, 2].map(|run| format!("version_{run}/hparams.yaml")));
+        let look = |watch: &mut FolderWatch, secs: u64, there: &mut Vec<String>| {
+            there.sort();
+            let files: Vec<(&str, i64)> = there.iter().map(|path| (path.as_str(), 1)).collect();
+            let step = Some(secs as f64 / 10.0);
+            watch.observe_open(tree(&files), at(secs), Signs { step, any_step: step, life: 1, ..Signs::default() }, Some(&BTreeSet::new()));
+            let ripe = watch.complete(at(secs), true, false)?;
+            watch.keep(Arc::clone(&ripe.picture));
+            Some(ripe.picture)
+        };
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        (1..40).for_each(|secs| drop(look(&mut watch, secs, &mut there)));
+        for (secs, step) in (1..).map(|save| save * 100).zip([760, 800, 840, 880]) {
+            there.extend(pair(2, step));
+            let mut kept: Vec<Picture> = look(&mut watch, secs, &mut there).into_iter().collect();
+            let oldest = if step <= 800 { pair(1, step - 80) } else { pair(2, step - 80) };
+            there.retain(|path| !oldest.contains(path));
+            kept.extend((secs + 1..secs + 40).filter_map(|secs| look(&mut watch, secs, &mut there)));
+            let has = |picture: &Picture| pair(2, step).iter().all(|path| picture.iter().any(|file| file.path == *path));
+            assert!(kept.iter().any(has), "step {step}: {kept:?}");
+        }
     }
 
     #[test]

@@ -32,6 +32,9 @@ const LOOK_SHARE: u32 = 20;
 /// After a save whose time was up. Another that is asked for meanwhile finds nothing under way that it would have to wait for.
 const AGAIN: Duration = Duration::from_secs(30);
 
+/// A folder that cannot be looked at for so long holds up no end: what it holds then counts as lost.
+const BLIND_FOR: Duration = Duration::from_secs(10);
+
 /// Torn tries in a row before a person is told.
 const TORN_MAX: u32 = 3;
 
@@ -56,6 +59,8 @@ pub(super) struct Worker {
     /// What a person was told already.
     said: Vec<String>,
     look_after: Duration,
+    /// Since when the folder cannot be looked at, and why.
+    blind: Option<(Duration, String)>,
     /// The links of the newest look.
     links: Vec<CheckpointLink>,
 }
@@ -86,6 +91,7 @@ impl Worker {
             torn: 0,
             said: Vec::new(),
             look_after: LOOK,
+            blind: None,
             links: Vec::new(),
         }
     }
@@ -117,7 +123,7 @@ impl Worker {
 
     /// Complete, not kept, and wanted now.
     fn due(&self, now: Duration) -> Option<Ripe> {
-        if self.pending.as_ref().is_some_and(|save| now >= save.deadline) {
+        if self.blind.is_some() || self.pending.as_ref().is_some_and(|save| now >= save.deadline) {
             return None;
         }
         let ripe = self.watch.complete(now, self.torn == 0, self.pending.is_some())?;
@@ -168,6 +174,7 @@ impl Worker {
         self.look_after = LOOK.max(now.saturating_sub(begun) * LOOK_SHARE);
         match look {
             Ok(look) => {
+                self.blind = None;
                 self.shared.bytes.store(look.picture.iter().map(|file| file.stamp.bytes).sum(), Ordering::Relaxed);
                 self.links = look.links;
                 if !look.skipped.is_empty() {
@@ -182,7 +189,11 @@ impl Worker {
                     self.say(NEVER_RESTS.to_owned());
                 }
             }
-            Err(error) => self.say(format!("cannot look at the checkpoint folder: {error}")),
+            Err(error) => {
+                let text = format!("cannot look at the checkpoint folder: {error}");
+                self.blind = Some((self.blind.take().map_or(now, |(since, _)| since), text.clone()));
+                self.say(text);
+            }
         }
     }
 
@@ -218,6 +229,14 @@ impl Worker {
     /// Answers a save that has nothing to upload now, if there is nothing left to wait for.
     fn answer(&mut self, now: Duration) {
         let Some(save) = &self.pending else { return };
+        if let Some((since, why)) = &self.blind {
+            let is_over = save.ask.as_is || self.shared.ends().now.is_some();
+            if now >= save.deadline || is_over && now.saturating_sub(*since) >= BLIND_FOR {
+                let why = why.clone();
+                self.reply(Saved::Failed(why));
+            }
+            return;
+        }
         let (late, ended, dirty) = (now >= save.deadline, self.watch.ended(), self.watch.dirty());
         let last = self.shared.kept().last.clone();
         let saved = match (self.changed_since(&save.ask), dirty) {

@@ -36,7 +36,7 @@ pub fn checkpoint_step<'a>(paths: impl IntoIterator<Item = &'a str>, contents: &
     for path in &paths {
         // A checkpoint of Trainer is whole once its state is there.
         let is_state = file_name(path) == TRAINER_STATE;
-        let parts = path.split('/').filter(|part| !is_log(part));
+        let parts = path.split('/').filter(|part| !is_log_name(part));
         let named = parts.filter_map(|part| step_in_name(part, is_state)).next_back();
         let numbered = path.split_once('/').map(|(root, _)| root).filter(|root| is_number(root) && orbax(root)).and_then(number);
         newest = [newest, named, numbered].into_iter().flatten().max_by(f64::total_cmp);
@@ -48,8 +48,9 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn is_log(name: &str) -> bool {
-    name.contains(".tfevents.") || [".log", ".csv", ".jsonl"].iter().any(|end| name.ends_with(end))
+/// Whether a file is a log by its name, which says nothing of a save.
+pub fn is_log_name(name: &str) -> bool {
+    name.contains(".tfevents.") || [".log", ".csv", ".jsonl", ".wandb"].iter().any(|end| name.ends_with(end))
 }
 
 fn is_number(text: &str) -> bool {

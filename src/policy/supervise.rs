@@ -62,7 +62,8 @@ fn finished(facts: &Facts<'_>) -> Option<Decision> {
                 );
                 return Some(end(facts, EndedBecause::Failed, false, reason("failed", text), facts.on.failure));
             }
-            let reason = reason("succeeded", format!("the workload ended with exit code 0{left}"));
+            let advice = if facts.left_behind == 0 { "" } else { ": a command that ends with `wait` waits for such work" };
+            let reason = reason("succeeded", format!("the workload ended with exit code 0{left}{advice}"));
             Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
         }
         _ => None,

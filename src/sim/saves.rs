@@ -220,13 +220,14 @@ pub fn step_of(body: &[u8]) -> Option<u64> {
 /// When a file of it is half, one of a pair stands alone, or what is named is not there.
 pub(super) fn held<'a>(files: impl Iterator<Item = (&'a str, Vec<u8>)>) -> Result<u64, String> {
     let mut parts: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
-    let mut named = None;
+    let (mut named, mut has_settings) = (None, false);
     for (path, body) in files {
         if path == POINTER {
             named = Some(named_by(&body).ok_or_else(|| format!("half of {path}"))?);
             continue;
         }
         if is_beside(path) {
+            has_settings = true;
             continue;
         }
         let step = step_of(&body).ok_or_else(|| format!("half of {path}"))?;
@@ -239,7 +240,8 @@ pub(super) fn held<'a>(files: impl Iterator<Item = (&'a str, Vec<u8>)>) -> Resul
     match named {
         Some(step) if !parts.contains_key(&step) => Err(format!("{POINTER} without the checkpoint of step {step} that it names")),
         Some(step) => Ok(step),
-        None => parts.into_keys().next_back().ok_or_else(|| "nothing".into()),
+        // Settings alone are a folder from which the work begins again.
+        None => parts.into_keys().next_back().or(has_settings.then_some(0)).ok_or_else(|| "nothing".into()),
     }
 }
 

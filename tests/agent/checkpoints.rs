@@ -126,6 +126,23 @@ fn a_mark_needs_no_quiet_time_and_a_symlink_counts_as_its_file() {
     });
 }
 
+/// `latest -> step-4`, as many trainers make it: the next attempt begins from where the link leads.
+#[test]
+fn a_link_to_the_folder_of_the_newest_checkpoint_comes_back_as_a_link() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("step-3/model.pt", "three");
+        watched.write("step-4/model.pt", "four");
+        std::os::unix::fs::symlink("step-4", watched.rig.path("ckpt/latest")).unwrap();
+        let manifest = watched.complete(1).await;
+        assert_eq!(manifest.links.iter().map(|link| (link.path.as_str(), link.target.as_str())).collect::<Vec<_>>(), [("latest", "step-4")]);
+        let (restored, folder) = restored(&watched.rig).await;
+        assert!(restored.expect("whole").is_some());
+        assert_eq!(std::fs::read_link(folder.join("latest")).expect("a link"), PathBuf::from("step-4"));
+        assert_eq!(std::fs::read_to_string(folder.join("latest/model.pt")).expect("there"), "four");
+    });
+}
+
 #[test]
 fn a_save_waits_for_what_is_written_after_the_asking() {
     simulate(async |clock| {

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 
 use lamplighter::job::{EndedBecause, ExitStatus, Wish};
 use lamplighter::market::Span;
-use lamplighter::ports::Clock as _;
+use lamplighter::ports::{Clock as _, Tree};
 
 use super::support::faulty_store::Fault;
+use super::support::inline_files::Look;
 use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
@@ -42,6 +43,46 @@ fn a_checkpoint_folder_that_hangs_costs_its_checkpoint_and_keeps_no_machine_lit(
         assert_eq!(losses[1..], [rest], "and nothing else is lost");
         assert_eq!(rig.store.keys("outputs/").len(), 1);
     });
+}
+
+/// A disk with an error, and a folder with more files than the limit: the end says so and goes on.
+#[test]
+fn a_checkpoint_folder_that_cannot_be_looked_at_is_told_and_holds_up_no_end() {
+    let looks: [(Look, &str); 2] = [
+        (|| Err(std::io::Error::other("Input/output error")), "cannot look at the checkpoint folder: Input/output error"),
+        (
+            || Ok(Tree { truncated: true, ..Tree::default() }),
+            "cannot look at the checkpoint folder: it holds more than 200000 files, which is the limit",
+        ),
+    ];
+    for (look, why) in looks {
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            let machine = Played::new(&rig);
+            let ends = async {
+                clock.sleep(secs(60)).await;
+                let ckpt = rig.path("work").join("ckpt");
+                std::fs::write(ckpt.join("model.pt"), "weights").expect("writable");
+                clock.sleep(secs(1)).await;
+                *rig.files.looks.lock().expect("nobody panics with it") = Some((ckpt, look));
+                clock.sleep(secs(600)).await;
+                machine.end(SUCCESS);
+                clock.mono()
+            };
+            let life = async { tokio::join!(machine.watched(machine.agent(&rig, CHECKPOINTS)), ends) };
+            let (finish, ended) = tokio::select! {
+                lived = life => lived,
+                () = clock.sleep(secs(7200)) => panic!("two hours later the machine still runs"),
+            };
+            assert_eq!(finish.expect("it was never silent").because, EndedBecause::Succeeded);
+            let lit = (clock.mono() - ended).as_secs();
+            assert!(machine.is_off() && lit < 240, "{lit} s");
+            assert!(rig.attention().await.iter().any(|text| text.starts_with(why)), "{:?}", rig.attention().await);
+            let losses = rig.outcome().await.losses;
+            assert!(losses.iter().any(|loss| loss.contains(why)), "{losses:?}");
+            assert_eq!(rig.store.keys("/manifest.json"), Vec::<String>::new(), "the agent keeps only what it has seen whole");
+        });
+    }
 }
 
 /// Whatever it is that agents die of in their end: after three of them the outcome is all that is still sent.

@@ -378,6 +378,8 @@ fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
     assert_eq!(ended(1, None), EndedBecause::Succeeded, "nobody has seen it start");
     let daemon = World { left_behind: 1, ran_for: Some(Span::ZERO), workload: WorkloadFact::Ended { exit, stage: Stage::Main }, ..World::default() };
     assert!(matches!(daemon.step(), Step::End(end) if end.because == EndedBecause::Succeeded), "it has a session of its own");
+    let advice = "; a process that it left in the background is ended with it: a command that ends with `wait` waits for such work";
+    assert!(daemon.reason().ends_with(advice), "{}", daemon.reason());
 }
 
 /// needrestart after an installation on Ubuntu 24.04, `systemctl stop lamp-...`: a script that saves at SIGTERM ends with 0.

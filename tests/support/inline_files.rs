@@ -14,7 +14,11 @@ pub struct InlineFiles {
     pub full: AtomicBool,
     /// A folder that does not answer to a look.
     pub hangs: Mutex<Option<PathBuf>>,
+    /// A folder, and what a look at it gives.
+    pub looks: Mutex<Option<(PathBuf, Look)>>,
 }
+
+pub type Look = fn() -> io::Result<Tree>;
 
 impl InlineFiles {
     fn room(&self) -> io::Result<()> {
@@ -56,7 +60,14 @@ impl Files for InlineFiles {
         if hangs {
             std::future::pending::<()>().await;
         }
+        let look = self.looks.lock().expect("nobody panics with it").as_ref().filter(|(path, _)| path == folder).map(|(_, look)| *look);
+        if let Some(look) = look {
+            return look();
+        }
         LocalFiles.walk(folder, files_max)
+    }
+    fn link(&self, path: &Path, target: &str) -> io::Result<()> {
+        LocalFiles.link(path, target)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         LocalFiles.remove(path)
