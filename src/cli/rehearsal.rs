@@ -244,7 +244,7 @@ fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::rehearsal_missing::never_rests;
+    use crate::cli::rehearsal_missing::{is_hopeless, never_rests};
     use crate::job::{AttemptNo, CheckpointNo, ExitStatus, NEVER_RESTS};
 
     fn at(secs: i64) -> Timestamp {
@@ -324,6 +324,28 @@ mod tests {
         };
         assert_eq!(failed(&own(4)).iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["asked", "saved", "resumed"]);
         assert_eq!(failed(&own(7)), [], "its own save, begun after the notice, is as good");
+    }
+
+    /// The folder was restless for a minute before the notice, and the power was cut before the agent had seen that.
+    #[test]
+    fn a_folder_that_never_rests_before_the_notice_is_waited_for_until_the_agent_has_seen_it() {
+        let restless = event(-30, What::Attention { text: NEVER_RESTS.into() });
+        let seen = whole().first.remove(0);
+        assert!(!is_hopeless(std::slice::from_ref(&restless), at(600)), "there was no notice yet");
+        let events = [restless, seen, checkpoint(20, 2, 20.0)];
+        assert!(!is_hopeless(&events[..2], at(11)) && is_hopeless(&events[..2], at(12)), "ten seconds after it was seen, at 2 s");
+        assert!(!is_hopeless(&events, at(60)), "it rested after all");
+    }
+
+    #[test]
+    fn a_notice_that_was_too_short_to_be_seen_is_not_called_a_fault_of_ours() {
+        for notice in [Span::ZERO, Span::from_secs(3)] {
+            let unseen = Evidence { notice, first: Vec::new(), ..whole() };
+            let said = failed(&unseen).into_iter().map(|(_, text)| text).collect::<String>();
+            assert!(!said.contains("our fault"), "{said}");
+        }
+        let unseen = Evidence { first: Vec::new(), ..whole() };
+        assert!(failed(&unseen).iter().any(|(_, text)| text.contains("our fault")), "two minutes are always seen");
     }
 
     #[test]

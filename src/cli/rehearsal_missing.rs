@@ -1,8 +1,8 @@
 //! Why a rehearsal brought no complete checkpoint, and how to mend it.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::rehearsal::{Evidence, secs};
+use super::rehearsal::{Evidence, notice, secs};
 use crate::instance::Notice;
 use crate::job::{CheckpointSpec, ExitStatus, NEVER_RESTS, signal_name};
 use crate::jobdir::{Event, What};
@@ -16,6 +16,14 @@ pub fn never_rests(events: &[Event]) -> bool {
         _ => None,
     });
     of_the_folder.unwrap_or(false)
+}
+
+/// A folder that never rests may do so once the agent knows of a notice; later than this it is given up.
+const RESTS_WITHIN: SignedDuration = SignedDuration::from_secs(10);
+
+/// Whether a save is no longer waited for: the agent has seen the notice for a while, and the folder never rests.
+pub fn is_hopeless(events: &[Event], now: Timestamp) -> bool {
+    never_rests(events) && notice(events).is_some_and(|(seen, _)| now.duration_since(seen) >= RESTS_WITHIN)
 }
 
 pub(super) fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notice) -> (String, String) {

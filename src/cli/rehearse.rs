@@ -11,7 +11,7 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 
 use super::rehearsal::{Check, Evidence, checks, notice, proved, saved};
-use super::rehearsal_missing::never_rests;
+use super::rehearsal_missing::{is_hopeless, never_rests};
 use super::rehearsal_watch::FIRST_STEP_WITHIN;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, signals, submission};
@@ -59,9 +59,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Where nothing was saved, the second attempt proves nothing more: only whether there was an older checkpoint.
 const NOTHING_TO_PROVE_WITHIN: Duration = Duration::from_secs(20);
-
-/// A folder that never rests may do so once more after the notice; then it is given up.
-const RESTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// After the last event of the notice, the machine is gone within seconds.
 const CUT_MARGIN: Duration = Duration::from_secs(60);
@@ -241,10 +238,7 @@ impl<'a> Stage<'a> {
                     self.context.printer.note(text);
                 }
             }
-            // A folder that never rested before the notice may do so once the agent knows of it.
-            let since = notice(&evidence.first).map(|(seen, _)| self.context.clock.now().duration_since(seen));
-            let is_hopeless = never_rests(&evidence.first) && since.is_some_and(|since| since.unsigned_abs() >= RESTS_WITHIN);
-            if self.dir.settled(attempt).await?.is_some() || is_hopeless {
+            if self.dir.settled(attempt).await?.is_some() || is_hopeless(&evidence.first, self.context.clock.now()) {
                 return Ok(false);
             }
             self.pause().await;

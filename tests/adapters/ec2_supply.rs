@@ -71,6 +71,21 @@ async fn a_quantile_brings_the_history_of_its_window_and_all_its_pages() {
     assert!(longer.histories[0].points().len() <= 2 * 144 + 2);
 }
 
+/// boto3#130, botocore#533: a page without rows is not the last one while it names another.
+#[tokio::test]
+async fn prices_behind_an_empty_first_page_are_found() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    ec2.begins_with_an_empty_page_of_prices();
+    let zones = ["us-east-1a", "us-east-1b"];
+    for (zone, usd) in zones.into_iter().zip([0.3, 0.4]) {
+        ec2.spot_prices("g5.xlarge", zone, &[(SignedDuration::from_hours(2), usd)]);
+    }
+    let spec = MachineSpec { instance_types: vec!["g5.xlarge".into()], ..machine("A10G:1", MarketChoice::Spot) };
+    let found = supply(&session(&ec2, None), &spec).await.unwrap();
+    let has = |zone: &&str| found.offers.iter().any(|offer| offer.zone.as_str() == *zone && offer.market == Market::Spot);
+    assert!(zones.iter().all(has), "{:?}", found.offers);
+}
+
 #[tokio::test]
 async fn quotas_are_told_with_what_runs_now() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };

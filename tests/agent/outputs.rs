@@ -33,6 +33,28 @@ fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
 }
 
 #[test]
+fn a_pipe_a_socket_and_loops_hold_nothing_up_and_odd_names_are_kept() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let odd = ["out/gr\u{fc}n \u{6570}.txt", "out/new\nline", "out/plain"];
+        odd.iter().for_each(|name| write(&rig, name, "x"));
+        let at = |name: &str| rig.path("work/out").join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        for (link, target) in [("loop", "loop"), ("up", ".."), ("dangling", "nowhere")] {
+            std::os::unix::fs::symlink(target, at(link)).unwrap();
+        }
+        let begun = clock.mono();
+        let wanted = Wanted { named: &["out/**".to_owned()], if_any: &[] };
+        let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(60))).await;
+        assert_eq!((kept.files, (clock.mono() - begun).as_secs()), (3, 0), "{:?}", kept.losses);
+        for name in ["pipe", "socket", "loop", "dangling"] {
+            assert!(kept.losses.iter().any(|loss| loss.contains(&format!("out/{name}:"))), "{name} in {:?}", kept.losses);
+        }
+    });
+}
+
+#[test]
 fn brackets_and_braces_find_what_they_name_and_a_file_of_that_very_name() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());

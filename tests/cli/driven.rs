@@ -44,6 +44,31 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     place.nothing_is_left();
 }
 
+/// skypilot#8860: whoever drives the job later has another environment, and the second attempt has that of its submission.
+#[test]
+fn a_second_attempt_has_the_environment_of_its_submission() {
+    let place = Place::new("printf '%s\\n' \"$HOLLER $PATH\" >> SEEN; while [ ! -e GO ]; do sleep 0.1; done");
+    let seen = place.0.path().join("seen");
+    place.0.write("job.sh", place.0.read("job.sh").replace("SEEN", &seen.display().to_string()));
+    let path = format!("{}/tools:{}", place.0.path().display(), std::env::var("PATH").expect("it is set"));
+    let mut run = place.0.command(&["run", "-d", "-q", "--name", "env", "--", "sh", "job.sh"]);
+    let started = place.0.end(run.env("HOLLER", "yes").env("PATH", &path));
+    let job = started.out.trim().to_owned();
+    let lines = || std::fs::read_to_string(&seen).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
+    wait_until("it has begun", || (lines().len() == 1).then_some(()));
+    for pid in pids(&place, &["daemon", "--until-done", &job]).into_iter().chain(pids(&place, &["agent", "machine"])) {
+        signal(pid, "KILL");
+    }
+    let mut again = place.0.command(&["daemon", "--job", &job, "--until-done"]);
+    let driver = again.env_remove("HOLLER").env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    wait_until("it has begun again", || (lines().len() == 2).then_some(()));
+    assert_eq!(lines(), [format!("yes {path}"), format!("yes {path}")]);
+    place.0.write("go", "");
+    let (code, _, err) = end(driver);
+    assert_eq!(code, 0, "{err}");
+    place.nothing_is_left();
+}
+
 /// A stop starts a driver, with the credentials that its user has by then, and another one right after it starts none. The one
 /// before does its work well and stays: what it has seen of the machine the newer has yet to see.
 #[test]

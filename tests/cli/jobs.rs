@@ -29,6 +29,22 @@ fn a_job_runs_to_its_end_and_says_what_it_was() {
     place.nothing_is_left();
 }
 
+/// kubernetes#101695: a message of a job must not move the cursor of whoever looks, or set the title of the window.
+#[test]
+fn control_characters_of_a_message_reach_no_terminal() {
+    let message = r#"{"step": 1, "message": "\u001b[2J\u001b]0;owned\u0007hello"}"#;
+    let place = Place::new(&format!("printf '%s\\n' '{message}' >> \"$LAMP_PROGRESS\"; while [ ! -e GO ]; do sleep 0.1; done"));
+    let job = place.0.lamp(&["run", "-d", "-q", "--name", "said", "--", "sh", "job.sh"]).out.trim().to_owned();
+    wait_until("its message is told", || place.status(&job)["progress"]["message"].as_str().filter(|text| text.contains("hello")).map(drop));
+    for args in [&["status"][..], &["status", &job], &["status", &job, "-o", "json"], &["explain", &job]] {
+        let said = place.0.lamp(args);
+        assert!(said.code == 0 && !said.out.contains(['\u{1b}', '\u{7}']) && !said.err.contains('\u{1b}'), "{args:?}: {said:?}");
+    }
+    place.0.write("go", "");
+    place.until(&job, "succeeded");
+    place.nothing_is_left();
+}
+
 #[test]
 fn a_detached_job_is_driven_by_somebody_and_stops_when_told() {
     let place = Place::new("trap 'exit 5' TERM; while :; do echo x; sleep 0.1; done");

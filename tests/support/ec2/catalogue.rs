@@ -70,6 +70,8 @@ pub(super) struct Catalogue {
     pub parameters: BTreeMap<String, String>,
     /// A type and zone whose series a test wrote itself.
     pub series: BTreeMap<(String, String), Vec<(Timestamp, f64)>>,
+    /// The first page of prices is empty, and says where the next begins.
+    pub is_first_page_empty: bool,
     began: Timestamp,
 }
 
@@ -79,6 +81,7 @@ impl Catalogue {
             on_demand: ON_DEMAND.iter().map(|(kind, usd)| ((*kind).into(), *usd)).collect(),
             quotas: QUOTAS.iter().map(|(code, _, value)| ((*code).into(), *value)).collect(),
             parameters: BTreeMap::new(),
+            is_first_page_empty: false,
             series: BTreeMap::new(),
             began,
         }

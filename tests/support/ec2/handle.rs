@@ -350,6 +350,11 @@ impl FalseEc2 {
         lock(&self.cloud.catalogue).series.insert((kind.into(), zone.into()), series);
     }
 
+    /// The first page of prices is empty, and says where the next begins.
+    pub fn begins_with_an_empty_page_of_prices(&self) {
+        lock(&self.cloud.catalogue).is_first_page_empty = true;
+    }
+
     /// The on-demand price of a type.
     pub fn on_demand(&self, kind: &str, usd: f64) {
         lock(&self.cloud.catalogue).on_demand.insert(kind.into(), usd);

@@ -151,6 +151,9 @@ fn prices(cloud: &Cloud, asked: &Asked) -> Answer {
         ];
         Node::with("item", fields)
     };
+    if lock(&cloud.catalogue).is_first_page_empty && asked.get("NextToken").is_empty() {
+        return ec2_answer("DescribeSpotPriceHistory", [Node::new("spotPriceHistorySet"), Node::leaf("nextToken", "page-0")]);
+    }
     match page(asked, rows.iter().map(item).collect()) {
         Ok((page, next)) => {
             let next = next.unwrap_or_else(|| Node::new("nextToken"));
