@@ -44,7 +44,7 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     place.nothing_is_left();
 }
 
-/// skypilot#8860: whoever drives the job later has another environment, and the second attempt has that of its submission.
+/// skypilot#8860: another shell drives the job later. The second attempt keeps the environment of the submission.
 #[test]
 fn a_second_attempt_has_the_environment_of_its_submission() {
     let place = Place::new("printf '%s\\n' \"$HOLLER $PATH\" >> SEEN; while [ ! -e GO ]; do sleep 0.1; done");

@@ -29,7 +29,7 @@ fn a_job_runs_to_its_end_and_says_what_it_was() {
     place.nothing_is_left();
 }
 
-/// kubernetes#101695: a message of a job must not move the cursor of whoever looks, or set the title of the window.
+/// kubernetes#101695: a message of a job must not move the cursor of a terminal, or set the title of its window.
 #[test]
 fn control_characters_of_a_message_reach_no_terminal() {
     let message = r#"{"step": 1, "message": "\u001b[2J\u001b]0;owned\u0007hello"}"#;
