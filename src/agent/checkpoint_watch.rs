@@ -208,7 +208,8 @@ impl FolderWatch {
             self.by_units(seen, until, (with_logs, is_asked))?
         };
         let picture = Arc::new(files);
-        let goes_back = goes_back(&picture, &self.kept);
+        // By what is on the disk: a part that is not whole yet was not taken away.
+        let goes_back = goes_back(seen, &self.kept);
         let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
         let step = if is_marked { motion.step } else { self.step_of(&picture) };
         // The oldest of what is kept may have been cleared away: that alone is no save. A picture that lacks a part of the folder is no save either.
