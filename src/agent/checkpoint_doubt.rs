@@ -7,13 +7,13 @@
 //! of it. Its sums are right, so a checkpoint of it would be taken for the newest whole one for ever. What must never live here:
 //! what is complete (that is [`super::checkpoint_watch`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::checkpoint_names::Places;
-use super::checkpoint_picture::{same_but_logs, stamps, stands, without_logs};
+use super::checkpoint_picture::{is_in, same_but_logs, stamps, stands, without_logs};
 use super::checkpoint_watch::{Picture, Ripe};
-use crate::ports::{FileStamp, TreeFile};
+use crate::ports::FileStamp;
 
 #[derive(Debug)]
 pub(super) struct Doubt {
@@ -31,7 +31,6 @@ impl Doubt {
     /// Of all that is not kept, but for what was `whole` at the end. `None`: there is nothing to doubt.
     pub(super) fn of(seen: &Picture, kept: &Picture, ended: Option<Duration>, whole: Option<Ripe>) -> Option<Doubt> {
         let (kept, trusted) = (stamps(kept), whole.as_ref().map(|whole| stamps(&whole.picture)).unwrap_or_default());
-        let is_in = |known: &HashMap<&str, FileStamp>, file: &TreeFile| known.get(file.path.as_str()) == Some(&file.stamp);
         let files: BTreeMap<String, (FileStamp, u64)> = without_logs(seen)
             .filter(|file| !is_in(&kept, file) && !is_in(&trusted, file))
             .map(|file| {
@@ -90,6 +89,7 @@ mod tests {
     use super::super::checkpoint_watch::{Before, FolderWatch, Signs};
     use super::*;
     use crate::job::ExitStatus;
+    use crate::ports::TreeFile;
 
     const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: false };
 

@@ -1,4 +1,4 @@
-//! What a checkpoint held, by the names of its files: so that two of a kind can be compared.
+//! The names of a checkpoint's files, by which two checkpoints of a kind are compared.
 //!
 //! What must never live here: when one is complete (that is [`super::checkpoint_units`]).
 
@@ -25,7 +25,7 @@ impl Held {
     }
 }
 
-/// Of the files of one part.
+/// The names of the files of one part.
 pub(super) fn held(files: &[&TreeFile]) -> Held {
     let mut names = BTreeMap::new();
     files.iter().for_each(|file| *names.entry(shape_of(&file.path)).or_default() += 1);

@@ -89,7 +89,7 @@ pub(super) fn same_but_logs(one: &Picture, other: &Picture) -> bool {
 /// Whether a picture holds something that an earlier one does not.
 pub(super) fn has_news(picture: &Picture, before: &Picture) -> bool {
     let before = stamps(before);
-    without_logs(picture).any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
+    without_logs(picture).any(|file| !is_in(&before, file))
 }
 
 /// Whether nothing is new, and the newest of before was taken away: a job is to go on from the one before it. (The oldest is cleared away
@@ -99,6 +99,12 @@ pub(super) fn goes_back(picture: &Picture, before: &Picture) -> bool {
     newest.is_some_and(|newest| picture.iter().all(|file| file.path != newest.path)) && !has_news(picture, before)
 }
 
+/// Whether a picture has all of an earlier one that is still in the folder.
+pub(super) fn holds_what_stands(picture: &Picture, (before, seen): (&Picture, &Picture)) -> bool {
+    let (picture, seen) = (stamps(picture), stamps(seen));
+    without_logs(before).all(|file| !is_in(&seen, file) || is_in(&picture, file))
+}
+
 pub(super) fn without_logs(picture: &Picture) -> impl Iterator<Item = &TreeFile> {
     picture.iter().filter(|file| !is_log(&file.path))
 }
@@ -106,6 +112,11 @@ pub(super) fn without_logs(picture: &Picture) -> impl Iterator<Item = &TreeFile>
 /// For looking a file up: a folder may hold ten thousand.
 pub(super) fn stamps(picture: &Picture) -> HashMap<&str, FileStamp> {
     picture.iter().map(|file| (file.path.as_str(), file.stamp)).collect()
+}
+
+/// Whether a picture has this file as it is.
+pub(super) fn is_in(known: &HashMap<&str, FileStamp>, file: &TreeFile) -> bool {
+    known.get(file.path.as_str()) == Some(&file.stamp)
 }
 
 /// Something is written a second time, or under another number: a save after another.

@@ -16,7 +16,7 @@ use super::checkpoint_doubt::Doubt;
 use super::checkpoint_mark::Declared;
 use super::checkpoint_motion::{Motion, QUIET};
 use super::checkpoint_names::{Partition, Places};
-use super::checkpoint_picture::{goes_back, has_grown, has_news, one_replaced, same_but_logs, stamps, without_logs};
+use super::checkpoint_picture::{goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs, stamps, without_logs};
 pub(super) use super::checkpoint_ripe::Ripe;
 use super::checkpoint_signs::Habit;
 pub(super) use super::checkpoint_signs::{Before, Signs};
@@ -208,12 +208,13 @@ impl FolderWatch {
             self.by_units(seen, until, (with_logs, is_asked))?
         };
         let picture = Arc::new(files);
-        // By what is on the disk: a part that is not whole yet was not taken away.
+        // The disk decides: the picture lacks unfinished parts, which nobody has removed.
         let goes_back = goes_back(seen, &self.kept);
         let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
         let step = if is_marked { motion.step } else { self.step_of(&picture) };
-        // The oldest of what is kept may have been cleared away: that alone is no save. A picture that lacks a part of the folder is no save either.
-        let is_another = has_news(&picture, &self.kept) || (goes_back || is_all) && !same_but_logs(&picture, &self.kept);
+        // The oldest of what is kept may have been cleared away: that alone is no save. At the end it is told, unless the picture lacks more.
+        let is_told = || goes_back || is_all || self.ended() && holds_what_stands(&picture, (&self.kept, seen));
+        let is_another = has_news(&picture, &self.kept) || !same_but_logs(&picture, &self.kept) && is_told();
         (is_another && !picture.is_empty()).then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
     }
 

@@ -96,6 +96,7 @@ fn what_is_kept_is_not_kept_once_more_without_its_newest_save_by_an_agent_that_d
         assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "it cannot know: {saved:?}");
         let numbers = watched.rig.dir().checkpoint_numbers().await.unwrap();
         assert_eq!(numbers.last(), Some(&newest.number), "nothing is kept that is older than what is: {saved:?}");
+        assert_eq!(watched.checkpoints.last(), Some(newest.summary()));
     });
 }
 
