@@ -33,8 +33,11 @@ const GUARD_WAIT: Duration = Duration::from_secs(5);
 /// The unit that goes on escalating after systemd, shutting down, has stopped the agent: without default dependencies it
 /// is not stopped itself, and the @ in its name keeps systemd-shutdown from ending it. Its waits are those of the agent's own
 /// ladder, by a clock that a killed `sleep` does not cut short; none waits for its rung, and the last needs no program.
+///
+/// Each `sleep` is a child of systemd. systemd-shutdown ends it, and hears of that at once; of another process's child it
+/// hears nothing, and waits for 10 s (`wait_for_children` in src/shutdown/shutdown.c).
 const GUARD_SCRIPT: &str = "up() { read -r up rest </proc/uptime; up=$${up%.*}; }; \
-    after() { up; end=$$((up + $$1)); while [ $$up -lt $$end ]; do sleep 1; up; done; }; \
+    after() { up; end=$$((up + $$1)); while [ $$up -lt $$end ]; do slept=$$( (sleep 1 &) ); up; done; }; \
     after 60; systemctl poweroff --force & after 30; systemctl poweroff --force --force & after 10; echo o >/proc/sysrq-trigger";
 
 /// One rung of the ladder.

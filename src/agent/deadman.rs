@@ -1,9 +1,9 @@
-//! What the dead-man's switch of this machine is told: the deadline on disk, and that the lease is held.
+//! What the dead-man's switch of this machine is told: the deadline on disk, that the lease is held, and each 10 s that the agent is alive.
 //!
 //! ```text
 //!   user data: 15 minutes ──> the lease is held: the machine's hard end ──> it is raised: the new one
 //! ```
-//! The switch (`systemd/lamp-deadman.service`) compares the file with the wall clock and knows nothing of us. It stands
+//! The switch (`systemd/lamp-deadman.service`) compares the files with the wall clock and knows nothing of us. It stands
 //! behind an agent that is gone, so nothing here may need it alive later. What must never live here: a power-off.
 
 use std::path::PathBuf;
@@ -29,15 +29,40 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// minute, and a second of drift between two renewals is ordinary.
 const STEP: SignedDuration = SignedDuration::from_secs(30);
 
+/// How often the agent says that it is alive. Many times within the shortest lease (2 min), and twice between the two looks of the switch.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+
 /// The name of the count of boots in the agent's state folder: `systemd/lamp-boot.service` writes it.
 pub(super) const BOOTS: &str = "boots";
+
+/// What the switch reads.
+#[derive(Clone, Debug)]
+pub struct SwitchFiles {
+    /// On disk: when the machine must be off, seconds since 1970.
+    pub deadline: PathBuf,
+    /// In memory, so that a full disk does not look like a silence: when the agent was alive, seconds since 1970, and how many
+    /// seconds its silence may last.
+    pub alive: PathBuf,
+}
 
 /// The agent's hand on the switch.
 pub struct Deadman {
     file: PathBuf,
+    alive: PathBuf,
+    /// A machine may be silent for so long.
+    lease: Duration,
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
     told: Mutex<Option<Told>>,
+    said: Mutex<Option<Said>>,
+}
+
+/// A sign of life.
+#[derive(Clone, Copy)]
+struct Said {
+    mono: Duration,
+    wall: Timestamp,
+    written: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -51,8 +76,26 @@ struct Told {
 }
 
 impl Deadman {
-    pub fn new(file: PathBuf, files: Arc<dyn Files>, clock: Arc<dyn Clock>) -> Self {
-        Deadman { file, files, clock, told: Mutex::default() }
+    pub fn new(paths: SwitchFiles, lease: Duration, files: Arc<dyn Files>, clock: Arc<dyn Clock>) -> Self {
+        let SwitchFiles { deadline: file, alive } = paths;
+        Deadman { file, alive, lease, files, clock, told: Mutex::default(), said: Mutex::default() }
+    }
+
+    /// At every tick: writes each 10 s that the agent is alive, and at once after the wall clock was set.
+    pub fn say_alive(&self) {
+        let (mono, wall) = (self.clock.mono(), self.clock.now());
+        let mut said = self.said.lock().expect("nobody panics while holding it: it is only compared and set");
+        let is_due = said.is_none_or(|said| mono.saturating_sub(said.mono) >= ALIVE_EVERY || wall.duration_since(said.wall).abs() > STEP);
+        if !is_due {
+            return;
+        }
+        let done = self.files.replace(&self.alive, format!("{} {}\n", wall.as_second(), self.lease.as_secs()).as_bytes());
+        if let Err(error) = &done
+            && said.is_none_or(|said| said.written)
+        {
+            tracing::warn!("the dead-man's switch is not told that the agent is alive, cannot write {}: {error}", self.alive.display());
+        }
+        *said = Some(Said { mono, wall, written: done.is_ok() });
     }
 
     /// At every tick: writes the deadline when it is another one. `steady` is the time as the agent counts it; the hard end
@@ -92,6 +135,7 @@ impl Agent {
     /// Keeps the switch at this machine's hard end.
     pub(super) fn renew_deadline(&self) {
         let Some(deadman) = self.deadman.as_ref().filter(|_| !self.is_quiet()) else { return };
+        deadman.say_alive();
         deadman.renew(self.kill_at(), self.steady_now());
     }
 }

@@ -4,7 +4,6 @@
 //! facts of a decision, `act` for carrying one out, `drain` for the end. What must never live here: a wait for the store
 //! (the senders do that), a second place that decides.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use jiff::Timestamp;
 
 use super::attempt::{Anchor, Attempt, Memory, Mode};
 use super::checkpoints::Checkpoints;
-use super::deadman::Deadman;
+use super::deadman::{Deadman, SwitchFiles};
 use super::drain::Drained;
 use super::heartbeat::{Heartbeat, Seen};
 use super::journal::Journal;
@@ -46,8 +45,8 @@ pub struct World {
     pub insist: bool,
     /// Bytes that this process itself moved over the network.
     pub own_network: Arc<AtomicU64>,
-    /// Where the dead-man's switch reads its deadline; `None`: this machine has none of ours.
-    pub deadline_file: Option<PathBuf>,
+    /// What the dead-man's switch reads; `None`: this machine has none of ours.
+    pub switch_files: Option<SwitchFiles>,
     /// Nobody else is on this machine: it was launched for the job.
     pub own_machine: bool,
     /// Where measurements are published, if anywhere.
@@ -135,7 +134,8 @@ impl Agent {
         );
         let requests = RequestWatch::start(out.clone(), journal.clone());
         let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
-        let deadman = world.deadline_file.clone().map(|file| Deadman::new(file, Arc::clone(&out.files), Arc::clone(&out.clock)));
+        let lease = attempt.resolved.spec.limits.lease.duration();
+        let deadman = world.switch_files.clone().map(|paths| Deadman::new(paths, lease, Arc::clone(&out.files), Arc::clone(&out.clock)));
         let meter = world.meter.clone().filter(|_| spec.watch.metrics);
         let metrics = meter.map(|meter| Metrics::start(meter, Arc::clone(&out.clock), attempt.instance.clone()));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };

@@ -3,7 +3,7 @@
 //!
 //! What must never live here: what the agent decides. It is the shipped one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use super::weather::Trouble;
 use super::workload::{Habit, Start};
 use super::world::{JOB, Which, World, which};
 use crate::agent::boot::{BootPorts, boot};
+use crate::agent::deadman::SwitchFiles;
 use crate::agent::{Agent, Folders, MEMORY, Memory, World as AgentWorld};
 use crate::instance::Notice;
 use crate::job::{Plan, Shutdown};
@@ -30,6 +31,8 @@ use crate::ports::{Clock, Files, Metadata, Nobody, Power, Service, Store, Worklo
 
 /// Where the deadline unit reads its deadline, seconds since 1970 (systemd/lamp-deadman.service).
 const DEADLINE: &str = "/etc/lamplighter/deadline";
+/// Where it reads the agent's last sign of life, and for how many seconds a silence may last: in memory.
+const ALIVE: &str = "/run/lamplighter/alive";
 /// What user data arms it with.
 pub const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
 /// A host that is dead fails the cloud's checks so long after its end.
@@ -166,14 +169,14 @@ impl Host {
         loop {
             self.world.timeline.sleep(DEADMAN_EVERY).await;
             self.kernel.running().await;
-            let has_passed = || self.deadline().is_some_and(|deadline| self.wall() >= deadline);
+            let has_passed = || self.is_silent() || self.deadline().is_some_and(|deadline| self.wall() >= deadline);
             if !has_passed() {
                 continue;
             }
             self.world.timeline.sleep(DEADMAN_LOOKS_AGAIN).await;
             self.kernel.running().await;
             if has_passed() {
-                self.world.told(format_args!("{}: the deadline has passed, the unit powers off", self.id));
+                self.world.told(format_args!("{}: the deadline has passed or the agent is silent, the unit powers off", self.id));
                 self.state().switched = Some(self.world.timeline.now());
                 self.world.timeline.sleep(Duration::from_secs(5)).await;
                 self.kernel.running().await;
@@ -227,6 +230,8 @@ impl Host {
 
     /// As systemd/lamp-boot.service does: each life has the time of a boot, and the third in a row without a lease is the last.
     fn begin_boot(&self) -> bool {
+        // It was in memory.
+        let _ = self.disk.remove(Path::new(ALIVE));
         let path = Path::new(BOOTS);
         let count = self.disk.read(path).ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse::<u32>().ok()).unwrap_or(0) + 1;
         if count >= BOOTS_MAX {
@@ -302,7 +307,7 @@ impl Host {
             power: ports.power,
             insist: true,
             own_network: Arc::default(),
-            deadline_file: Some(PathBuf::from(DEADLINE)),
+            switch_files: Some(SwitchFiles { deadline: DEADLINE.into(), alive: ALIVE.into() }),
             own_machine: true,
             meter: None,
             service: ports.service,
@@ -343,6 +348,17 @@ impl Host {
     /// Whether its clock was always right.
     pub fn knows_the_time(&self) -> bool {
         !self.clock_was_set.load(Ordering::Relaxed)
+    }
+
+    /// Whether its agent was alive, and has been silent for a lease since.
+    fn is_silent(&self) -> bool {
+        let numbers = || {
+            let bytes = self.disk.read(Path::new(ALIVE)).ok().flatten()?;
+            let text = String::from_utf8(bytes).ok()?;
+            let (at, lease) = text.trim().split_once(' ')?;
+            Some(at.parse::<i64>().ok()? + lease.parse::<i64>().ok()?)
+        };
+        numbers().is_some_and(|until| self.wall().as_second() >= until)
     }
 
     /// What its deadline unit reads.

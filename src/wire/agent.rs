@@ -36,6 +36,7 @@ use crate::adapters::{here, holder, local_machine, local_work, login_environment
 use crate::agent::alone;
 use crate::agent::boot::{self, BootPorts};
 use crate::agent::cli::{self, Alone, BootSource, Call, Then};
+use crate::agent::deadman::SwitchFiles;
 use crate::agent::outbox::Outbox;
 use crate::agent::{Agent, Folders, World};
 use crate::job::{AttemptNo, JobId};
@@ -43,7 +44,9 @@ use crate::jobdir::JobDir;
 use crate::ports::{Clock, Files, Metadata, Meter, Nobody, Power, SensorFeed, Store, Workloads};
 
 /// What `systemd/lamp-deadman.service` reads.
-const DEADLINE: &str = "/etc/lamplighter/deadline";
+fn switch_files() -> SwitchFiles {
+    SwitchFiles { deadline: "/etc/lamplighter/deadline".into(), alive: "/run/lamplighter/alive".into() }
+}
 
 /// `lamp-agent ARGS`, or `lamp agent ARGS` with `leading = ["agent"]`: how this program is started again as itself.
 pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
@@ -210,7 +213,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     // A switch of ours stands only behind a machine that is ours to put out.
     let is_ours = then == Then::Poweroff;
     let own_machine = is_ours && !here::is_container();
-    let on_box = OnBox { deadline_file: is_ours.then(|| PathBuf::from(DEADLINE)), own_machine, meter };
+    let on_box = OnBox { switch_files: is_ours.then(switch_files), own_machine, meter };
     // What a person finds who logs in there.
     let environment = if is_ours { login_environment::kept(&here::state_folder()).await } else { None };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
@@ -220,7 +223,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
 /// What only a launched machine has.
 #[derive(Default)]
 struct OnBox {
-    deadline_file: Option<PathBuf>,
+    switch_files: Option<SwitchFiles>,
     /// Nobody else is on it.
     own_machine: bool,
     meter: Option<Arc<dyn Meter>>,
@@ -249,7 +252,7 @@ async fn attempt(
         power: ports.power,
         insist,
         own_network,
-        deadline_file: on_box.deadline_file,
+        switch_files: on_box.switch_files,
         own_machine: on_box.own_machine,
         meter: on_box.meter,
         service: ports.service,
@@ -333,7 +336,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         power,
         insist: call.then == Then::Poweroff,
         own_network: Arc::default(),
-        deadline_file: None,
+        switch_files: None,
         own_machine: false,
         meter: None,
         service: Arc::new(Notify),

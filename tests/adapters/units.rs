@@ -179,16 +179,16 @@ struct Fired {
 }
 
 fn deadman(deadline: Option<&str>) -> Fired {
-    deadman_that_meets(deadline, "")
+    deadman_that_meets(deadline, None, "")
 }
 
 /// The same where this happens while it waits for its second look.
-fn deadman_that_meets(deadline: Option<&str>, meanwhile: &str) -> Fired {
+fn deadman_that_meets(deadline: Option<&str>, alive: Option<&str>, meanwhile: &str) -> Fired {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
     let (asked, uptime, kernel) = (path("asked"), path("uptime"), path("kernel"));
     fs::create_dir(path("bin")).expect("a folder");
-    let meanwhile = meanwhile.replace("DEADLINE", &path("deadline"));
+    let meanwhile = meanwhile.replace("DEADLINE", &path("deadline")).replace("ALIVE", &path("alive"));
     let programs = [
         ("systemctl", format!("echo systemctl \"$@\" >> '{asked}'\n")),
         (
@@ -211,7 +211,11 @@ fn deadman_that_meets(deadline: Option<&str>, meanwhile: &str) -> Fired {
     if let Some(deadline) = deadline {
         fs::write(path("deadline"), deadline).expect("written");
     }
+    if let Some(alive) = alive {
+        fs::write(path("alive"), alive).expect("written");
+    }
     let script = deadman_script().replace("/etc/lamplighter/deadline", &path("deadline"));
+    let script = script.replace("/run/lamplighter/alive", &path("alive"));
     let script = script.replace("/proc/uptime", &uptime).replace("/proc/sysrq-trigger", &kernel);
     assert!(!script.contains("/bin/systemctl") && !script.contains("/proc/"), "it would put out the machine of this test: {script}");
     let output = Command::new("/bin/sh").args(["-c", &script]).env_clear().env("PATH", path("bin")).output().expect("a shell");
@@ -237,6 +241,27 @@ fn the_dead_mans_switch_fires_after_its_deadline_and_only_then() {
     }
     // Seed 16002762 of 24 h: the clock was set six seconds after an agent had died, and the next one was not up yet.
     let renewed = format!("echo {} > 'DEADLINE';", now + 3600);
-    assert_eq!(deadman_that_meets(Some("1"), &renewed), looked(0, "sleep 30\n", 30), "its agent has said another one meanwhile");
-    assert_eq!(deadman_that_meets(Some("1"), "echo torn > 'DEADLINE';"), looked(1, "sleep 30\n", 30));
+    assert_eq!(deadman_that_meets(Some("1"), None, &renewed), looked(0, "sleep 30\n", 30), "its agent has said another one meanwhile");
+    assert_eq!(deadman_that_meets(Some("1"), None, "echo torn > 'DEADLINE';"), looked(1, "sleep 30\n", 30));
+}
+
+#[test]
+fn the_dead_mans_switch_fires_after_a_lease_of_silence_and_only_then() {
+    let now = jiff::Timestamp::now().as_second();
+    let later = format!("{}\n", now + 3600);
+    let looked = |code, asked: &str, secs| Fired { code, asked: asked.to_owned(), secs, kernel: String::new() };
+    let after = |alive: &str| deadman_that_meets(Some(&later), Some(alive), "");
+    for well in [format!("{now} 1800\n"), format!("{} 1800\n", now - 1700), format!("{} 1800\n", now + 600)] {
+        assert_eq!(after(&well), looked(0, "", 0), "{well:?}");
+    }
+    for torn in ["", "\n", "1", "1 ", " 1800", "1 x", "x 1800", "1 -5", "1.5 3"] {
+        assert_eq!(after(torn), looked(0, "", 0), "{torn:?} is no silence, and the deadline is later");
+    }
+    let silent = format!("{} 1800\n", now - 1801);
+    let ladder = "sleep 30\nsystemctl --ignore-inhibitors poweroff\nsystemctl poweroff --force\nsystemctl poweroff --force --force\n";
+    let fired = Fired { kernel: "o\n".into(), ..looked(1, ladder, 30 + 60 + 30 + 10 + 10) };
+    assert_eq!(after(&silent), fired);
+    assert_eq!(deadman_that_meets(None, Some(&silent), ""), fired, "without a deadline too");
+    let alive = format!("echo {now} 1800 > 'ALIVE';");
+    assert_eq!(deadman_that_meets(Some(&later), Some(&silent), &alive), looked(0, "sleep 30\n", 30), "its agent is back");
 }

@@ -26,7 +26,19 @@ const SINCE: [(u16, &[&str]); 19] = [
     // As a property of a transient unit.
     (238, &["RefuseManualStop"]),
     (236, &["--collect"]),
-    (235, &["KeyringMode", "LockPersonality", "CacheDirectory", "CacheDirectoryMode", "LogsDirectory", "StateDirectory", "StateDirectoryMode"]),
+    (
+        235,
+        &[
+            "KeyringMode",
+            "LockPersonality",
+            "CacheDirectory",
+            "CacheDirectoryMode",
+            "LogsDirectory",
+            "RuntimeDirectoryPreserve",
+            "StateDirectory",
+            "StateDirectoryMode",
+        ],
+    ),
     (233, &["RestrictNamespaces"]),
     (232, &["CPUWeight", "ProtectControlGroups", "ProtectKernelModules", "ProtectKernelTunables", "ProtectSystem=strict", "RemoveIPC"]),
     (231, &["MemoryDenyWriteExecute", "ReadWritePaths", "RestrictRealtime", "SystemCallFilter"]),
@@ -34,7 +46,7 @@ const SINCE: [(u16, &[&str]); 19] = [
     (227, &["TasksAccounting", "TasksMax"]),
     (218, &["Delegate"]),
     (214, &["ProtectHome"]),
-    (211, &["RestrictAddressFamilies"]),
+    (211, &["RestrictAddressFamilies", "RuntimeDirectory"]),
     (
         // Older than anything that cloud-init runs on.
         209,

@@ -32,7 +32,7 @@ async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {
         power: Arc::new(played.clone()),
         insist: false,
         own_network: Arc::default(),
-        deadline_file: None,
+        switch_files: None,
         own_machine: false,
         meter: None,
         service: Arc::new(played.clone()),

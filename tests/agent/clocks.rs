@@ -56,7 +56,7 @@ fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
         let hard_end = clock.now() + SignedDuration::from_hours(5);
         let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(hard_end)).await;
         let deadline = || -> Timestamp {
-            let text = std::fs::read_to_string(stage.deadline_file.as_ref().expect("it has a switch")).expect("it was told");
+            let text = std::fs::read_to_string(&stage.switch_files.as_ref().expect("it has a switch").deadline).expect("it was told");
             Timestamp::from_second(text.trim().parse().expect("seconds")).expect("a time")
         };
         for hours in [2, 1] {
@@ -94,7 +94,7 @@ fn an_agent_that_comes_up_late_after_a_reboot_tells_its_switch_at_once() {
         };
         live(secs(60)).await;
         clock.reboot(secs(45));
-        let file = stage.deadline_file.clone().expect("it has a switch");
+        let file = stage.switch_files.clone().expect("it has a switch").deadline;
         std::fs::write(&file, format!("{}\n", (clock.now() + secs(60)).as_second())).expect("its folder is there");
         stage.rig.store.fault("", Fault::Hang, None);
         // Before the second in which it says that it lives, whatever it waits for.

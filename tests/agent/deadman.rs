@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use lamplighter::agent::deadman::Deadman;
+use lamplighter::agent::deadman::{Deadman, SwitchFiles};
 use lamplighter::ports::Clock;
 
 use super::support::inline_files::InlineFiles;
@@ -51,12 +51,20 @@ impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (files, clock) = (Arc::new(InlineFiles::default()), Arc::new(HandClock(Mutex::new((at(0), Duration::ZERO)))));
-        let deadman = Deadman::new(folder.path().join("lamplighter/deadline"), files.clone(), clock.clone());
+        let paths = SwitchFiles { deadline: folder.path().join("lamplighter/deadline"), alive: folder.path().join("run/alive") };
+        let deadman = Deadman::new(paths, Duration::from_secs(1800), files.clone(), clock.clone());
         Bench { folder, files, clock, deadman }
     }
 
     fn file(&self) -> PathBuf {
         self.folder.path().join("lamplighter/deadline")
+    }
+
+    /// When the agent last said that it is alive, in seconds after the start, and how long a silence may last.
+    fn alive(&self) -> (i64, i64) {
+        let text = std::fs::read_to_string(self.folder.path().join("run/alive")).unwrap();
+        let (said, lease) = text.strip_suffix('\n').unwrap().split_once(' ').unwrap();
+        (said.parse::<i64>().unwrap() - START, lease.parse().unwrap())
     }
 
     /// Lets so many seconds pass, each with its tick, and gives the deadline after them, in seconds after the start.
@@ -69,6 +77,7 @@ impl Bench {
             }
             // As the agent counts it: from the start, by the clock that never steps.
             let steady = at(0) + SignedDuration::try_from(self.clock.mono()).unwrap();
+            self.deadman.say_alive();
             self.deadman.renew(hard_end.map(at), steady);
         }
         let text = std::fs::read_to_string(self.file()).ok()?;
@@ -119,4 +128,26 @@ fn a_full_disk_keeps_the_old_one_and_is_tried_again() {
     bench.files.full.store(false, Ordering::Relaxed);
     assert_eq!(bench.pass(9, Some(9000)), Some(7200), "not every second");
     assert_eq!(bench.pass(1, Some(9000)), Some(9000));
+}
+
+#[test]
+fn it_is_told_each_10_s_that_the_agent_is_alive_and_at_once_when_the_clock_is_set() {
+    let bench = Bench::new();
+    bench.pass(0, None);
+    assert_eq!(bench.alive(), (0, 1800));
+    bench.pass(9, None);
+    assert_eq!(bench.alive(), (0, 1800), "not every second");
+    bench.pass(1, None);
+    assert_eq!(bench.alive(), (10, 1800));
+    bench.set_the_wall_clock(86_400);
+    bench.pass(1, None);
+    assert_eq!(bench.alive(), (86_411, 1800), "it would look like a silence");
+    bench.set_the_wall_clock(-2 * 86_400);
+    bench.pass(1, None);
+    assert_eq!(bench.alive(), (12 - 86_400, 1800), "it would hide one");
+    bench.files.full.store(true, Ordering::Relaxed);
+    bench.pass(20, None);
+    bench.files.full.store(false, Ordering::Relaxed);
+    bench.pass(10, None);
+    assert_eq!(bench.alive(), (42 - 86_400, 1800), "what failed is tried again");
 }

@@ -1,11 +1,11 @@
 //! Whole attempts of the shipped agent, from boot to the power switch, with agents that die on the way: behind each port one
 //! dies at its n-th call, before or after its effect, and a new one boots a second later. The workload lives on meanwhile.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use lamplighter::agent::boot::{BootPorts, boot};
+use lamplighter::agent::deadman::SwitchFiles;
 use lamplighter::agent::{Agent, Folders, World};
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish};
 use lamplighter::jobdir::What;
@@ -29,8 +29,8 @@ const STOP_AFTER: u64 = 8;
 pub struct Stage {
     pub rig: Rig,
     pub machine: Arc<Machine>,
-    /// Where its dead-man's switch reads the deadline, if it has one.
-    pub deadline_file: Option<PathBuf>,
+    /// Where its dead-man's switch reads, if it has one.
+    pub switch_files: Option<SwitchFiles>,
 }
 
 /// What must not depend on deaths: the moments may move, the story may not.
@@ -68,8 +68,8 @@ impl Stage {
         let plan = Plan { job: resolved.job.clone(), attempt: AttemptNo::FIRST, kill_at, ..plan };
         let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
         let _ = rig.dir().create_plan(&plan).await.expect("the store works");
-        let deadline_file = kill_at.map(|_| rig.path("deadline"));
-        Stage { machine: Machine::new(clock, steps), rig, deadline_file }
+        let switch_files = kill_at.map(|_| SwitchFiles { deadline: rig.path("deadline"), alive: rig.path("alive") });
+        Stage { machine: Machine::new(clock, steps), rig, switch_files }
     }
 
     /// One agent, from its boot to its end; whether it died before.
@@ -100,7 +100,7 @@ impl Stage {
             power: ports.power,
             insist: true,
             own_network: Arc::default(),
-            deadline_file: self.deadline_file.clone(),
+            switch_files: self.switch_files.clone(),
             own_machine: true,
             meter: None,
             service: ports.service,

@@ -16,7 +16,7 @@ use super::support::virtual_clock::{VirtualClock, simulate};
 /// When it beat last, and the deadline of its switch.
 async fn signs(stage: &Stage) -> (Timestamp, String) {
     let beat = stage.rig.store.head("jobs/digits-222222/attempts/0001/status.json").await.expect("the store answers").expect("it has beaten");
-    (beat.modified, std::fs::read_to_string(stage.deadline_file.as_ref().expect("it has a switch")).expect("it was told"))
+    (beat.modified, std::fs::read_to_string(&stage.switch_files.as_ref().expect("it has a switch").deadline).expect("it was told"))
 }
 
 /// So many lives, each as long as that, with two seconds between them.
@@ -39,7 +39,7 @@ fn agents_that_die_again_and_again_let_the_lease_and_the_deadline_lapse() {
         let (before, _) = signs(&stage).await;
         assert!(clock.now().duration_since(before).unsigned_abs() < secs(30), "a few lives are no row");
         lives(&stage, &clock, 1, secs(20)).await;
-        let file = stage.deadline_file.clone().expect("it has a switch");
+        let file = stage.switch_files.clone().expect("it has a switch").deadline;
         std::fs::write(&file, "1\n").expect("its folder is there");
         let (last, _) = signs(&stage).await;
         lives(&stage, &clock, 10, secs(55)).await;

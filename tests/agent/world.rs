@@ -164,7 +164,7 @@ impl Played {
             power: this(),
             insist: true,
             own_network: Arc::default(),
-            deadline_file: None,
+            switch_files: None,
             own_machine: self.own_machine,
             meter: self.meter.clone(),
             service: this(),

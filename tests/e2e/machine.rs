@@ -125,6 +125,23 @@ fn a_launched_machine_outlives_its_agent_and_a_power_cut_and_puts_itself_out() {
     assert_eq!(ended.len(), 2, "the setup and the last start, and neither crash: {ended:?}");
 }
 
+/// Its agent is stopped for good, and nobody outside is awake.
+#[test]
+fn a_machine_whose_agent_is_silent_for_a_lease_puts_itself_out() {
+    let Some(mut machine) = Machine::new() else { return };
+    launched(&machine, SCRIPT, "true");
+    machine.unit("lamp-deadman.service", &agent_unit("lamp-deadman.service"));
+    machine.power_on();
+    until(&machine, "the command is started", |event| event["kind"] == "workload_started" && event["start"] == 2);
+    machine.run(&["sh", "-c", "read -r said lease </run/lamplighter/alive; [ $said -gt 1 ] && [ $lease -eq 1800 ]"]);
+    machine.run(&["systemctl", "start", "lamp-deadman.service"]);
+    machine.run(&["systemctl", "stop", "lamp-agent"]);
+    machine.run(&["sh", "-c", "read -r said lease </run/lamplighter/alive && echo $((said - lease)) $lease >/run/lamplighter/alive"]);
+    machine.run(&["systemctl", "start", "--no-block", "lamp-deadman.service"]);
+    machine.until_dark();
+    assert!(!machine.path(&format!("{FOLDER}/attempts/0001/outcome.json")).exists(), "its agent had no part in it");
+}
+
 /// The disk on which the agent and its workload live is full before the work ends, and stays so: the end is told as it was, and the
 /// machine goes dark. The job root is elsewhere, as a bucket is.
 #[test]
