@@ -20,6 +20,9 @@ use super::agent_elf;
 use crate::market::Arch;
 use crate::ports::{AgentFile, Agents, AgentsError};
 
+/// The mark of the agent, `MARK` in `src/bin/lamp-agent.rs`, backwards: `lamp` holds this text, and is no agent.
+const MARK_BACKWARDS: &[u8] = b"]rethgilpmaL fo tnega-pmal margorp eht[";
+
 /// Looks each kind up once: a program of five megabytes is not hashed for every launch.
 pub struct AgentFiles {
     named: Option<PathBuf>,
@@ -82,12 +85,26 @@ fn program(path: &Path, arch: Arch) -> Result<AgentFile, String> {
     if needs.arch != arch {
         return Err(format!("`{}` is for {} machines", path.display(), needs.arch));
     }
+    if !is_agent(&bytes) {
+        return Err(format!("`{}` is a program, but not `lamp-agent`: machines would boot, run it in vain and bill", path.display()));
+    }
     Ok(AgentFile { path: path.to_owned(), sha256: hex::encode(Sha256::digest(&bytes)), bytes: bytes.len() as u64, glibc: needs.glibc })
+}
+
+fn is_agent(program: &[u8]) -> bool {
+    let mark: Vec<u8> = MARK_BACKWARDS.iter().rev().copied().collect();
+    memchr::memmem::find(program, &mark).is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program with the mark.
+    fn agent(path: &Path) {
+        let mark: Vec<u8> = MARK_BACKWARDS.iter().rev().copied().collect();
+        std::fs::write(path, [std::fs::read("/bin/true").unwrap(), mark].concat()).unwrap();
+    }
 
     const OURS: Arch = if cfg!(target_arch = "x86_64") { Arch::X86_64 } else { Arch::Arm64 };
     const OTHER: Arch = if cfg!(target_arch = "x86_64") { Arch::Arm64 } else { Arch::X86_64 };
@@ -98,7 +115,7 @@ mod tests {
         let error = AgentFiles::beside(folder.path()).find(OURS).unwrap_err().to_string();
         assert!(error.contains("just agent-portable") && error.contains("LAMP_AGENT_BINARY"), "{error}");
 
-        std::fs::copy("/proc/self/exe", folder.path().join("lamp-agent")).unwrap();
+        agent(&folder.path().join("lamp-agent"));
         let plain = AgentFiles::beside(folder.path()).find(OURS).unwrap();
         assert_eq!(plain.path, folder.path().join("lamp-agent"));
         assert_eq!((plain.bytes, plain.sha256.len()), (plain.path.metadata().unwrap().len(), 64));
@@ -109,7 +126,7 @@ mod tests {
         );
 
         let portable = folder.path().join(format!("lamp-agent-{OURS}"));
-        std::fs::copy("/bin/true", &portable).unwrap();
+        agent(&portable);
         assert_eq!(AgentFiles::beside(folder.path()).find(OURS).unwrap().path, portable);
     }
 
@@ -120,6 +137,17 @@ mod tests {
         std::fs::write(&script, "#!/bin/sh\n").unwrap();
         let error = AgentFiles::new(Some(script)).find(OURS).unwrap_err().to_string();
         assert!(error.contains("is no program for Linux machines"), "{error}");
-        assert_eq!(AgentFiles::new(Some("/bin/true".into())).find(OURS).unwrap().path, Path::new("/bin/true"));
+        let named = folder.path().join("named");
+        agent(&named);
+        assert_eq!(AgentFiles::new(Some(named.clone())).find(OURS).unwrap().path, named);
+    }
+
+    /// Each machine would boot, run it in vain until `limits.boot`, and be followed by another.
+    #[test]
+    fn a_program_that_is_no_agent_is_not_shipped() {
+        for wrong in ["/bin/ls", "/proc/self/exe"] {
+            let error = AgentFiles::new(Some(wrong.into())).find(OURS).unwrap_err().to_string();
+            assert!(error.contains("is a program, but not `lamp-agent`"), "{error}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A look at what a launch needs of an account, beside the questions of the plan: nothing is asked in turn.
 //!
 //! ```text
-//!   while the plan is made ── bucket, instance profile
+//!   while the plan is made ── bucket, instance profile, role
 //!   where something lacks  ── the networks too, so that all of it is told together
 //! ```
 //! What must never live here: what is lacking (`policy::setup`).
@@ -13,10 +13,10 @@ use futures::future::join_all;
 use super::aws_said::said;
 use super::aws_session::AwsSession;
 use super::{aws_setup_group as group, aws_setup_roles as roles};
-use crate::instance::setup::{Found, ProfileFound, RegionFound};
+use crate::instance::setup::{BOX_POLICY, Found, ProfileFound, RegionFound, RoleFound};
 
-/// Whether the bucket of the job root is there, and the instance profile of the machines.
-pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>) {
+/// Whether the bucket of the job root is there, the instance profile of the machines, and the role of the same name.
+pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {
     let (home, _) = session.home().await;
     let bucket = async {
         let Some(bucket) = bucket else { return Found::Nothing };
@@ -28,7 +28,7 @@ pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> 
         }
     };
     let iam = session.iam(&home).await;
-    tokio::join!(bucket, roles::profile(&iam, profile))
+    tokio::join!(bucket, roles::profile(&iam, profile), roles::role_with(&iam, profile, BOX_POLICY))
 }
 
 /// The networks of each region that machines stand in, and the security group in them.

@@ -1,12 +1,13 @@
 //! Switch C: one CloudWatch alarm for each machine, which ends it with nobody's help.
 //!
 //! ```text
-//!   guard ── has its first heartbeat arrived? ── yes ──> PutMetricAlarm with EC2's own action
+//!   guard ── has a whole minute a heartbeat? ── yes ──> PutMetricAlarm with EC2's own action
 //!   alarmed ── is it in ALARM, and since when?       (who settles the attempt asks whether the machine ended by it)
 //!   unguard ── does it ring? ── no ──> as release, of a machine that goes on
 //!   release ── the alarms of the machine's name ──> DeleteAlarms
 //! ```
-//! An alarm fires when its state changes, and only then. A machine whose heartbeats never arrive is not armed: it would be
+//! An alarm fires when its state changes, and only then. One that finds no period with data rings at once, so that it is armed once
+//! a minute that is over has some. A machine whose heartbeats never arrive is not armed: it would be
 //! ended for what it cannot help. What must never live here: the rule itself (`job::AlarmRule`).
 
 use aws_sdk_cloudwatch::operation::delete_alarms::DeleteAlarmsError;
@@ -59,7 +60,7 @@ pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> R
     if let Some(silence) = silence
         && !has_arrived(session, machine, (begun, silence.min(ARRIVED_WITHIN))).await?
     {
-        return Err(Trouble::ambiguous(&act, "none of its heartbeats has reached CloudWatch yet"));
+        return Err(Trouble::ambiguous(&act, "no whole minute with a heartbeat of it is in CloudWatch yet"));
     }
     if let (AlarmRule::Cpu { minutes, .. }, Some(begun)) = (rule, begun)
         && SystemClock.now() < begun + SignedDuration::from_mins(minutes.into())
@@ -163,17 +164,24 @@ fn dimension(machine: &MachineRef) -> Dimension {
     Dimension::builder().name("InstanceId").value(&machine.id).build()
 }
 
-/// `begun`: earlier heartbeats do not count, nor do those of longer ago.
+/// The period of the heartbeat's alarm, seconds.
+const BEAT_PERIOD_SECS: i64 = 60;
+
+/// Whether a minute that is over has a heartbeat. `begun`: earlier ones do not count, nor do those of longer ago.
 async fn has_arrived(session: &AwsSession, machine: &MachineRef, (begun, within): (Option<Timestamp>, SignedDuration)) -> Result<bool, CloudError> {
     let now = SystemClock.now();
+    // A minute that had begun before it is not its own.
+    let begun = begun.map(|begun| begun + SignedDuration::from_secs(BEAT_PERIOD_SECS - 1));
     let since = begun.map_or(now - within, |begun| begun.max(now - within));
-    let at = |time: Timestamp| DateTime::from_secs(time.as_second());
+    // Whole minutes, as the alarm counts them.
+    let at = |time: Timestamp| DateTime::from_secs(time.as_second().div_euclid(BEAT_PERIOD_SECS) * BEAT_PERIOD_SECS);
     let ask = session.cloudwatch(&machine.region).await.get_metric_statistics().namespace(NAMESPACE).metric_name(HEARTBEAT);
     let ask = ask.dimensions(dimension(machine)).period(60).statistics(Statistic::SampleCount).start_time(at(since));
     // CloudWatch dates them, and its clock may be a little ahead of ours.
-    let told = ask.end_time(at(now + SignedDuration::from_mins(1))).send().await;
+    let told = ask.end_time(at(now + SignedDuration::from_mins(2))).send().await;
     let told = told.map_err(|error| meaning(&format!("look for the heartbeat of {machine}"), error))?;
-    Ok(!told.datapoints().is_empty())
+    let is_over = |from: &DateTime| from.secs() + BEAT_PERIOD_SECS <= now.as_second();
+    Ok(told.datapoints().iter().any(|point| point.timestamp().is_some_and(is_over)))
 }
 
 /// What an alarm looks at, and when it rings.

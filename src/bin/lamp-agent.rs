@@ -1,5 +1,9 @@
 //! `lamp-agent`: parse, wire, dispatch.
 
+/// `lamp` ships no program without it (`adapters::agent_files`).
+const MARK: &[u8] = b"[the program lamp-agent of Lamplighter]";
+
 fn main() -> std::process::ExitCode {
+    std::hint::black_box(MARK);
     lamplighter::wire::agent::main(std::env::args_os().skip(1).collect(), &[])
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::most::Limited;
+use super::silence::Silence;
 use super::status::local_time;
 use super::summary::Summary;
 use crate::instance::Status;
@@ -77,7 +78,7 @@ impl AloneRun {
             machine: None,
             end_asked: None,
             held: None,
-            verdict: status.filter(|_| state == JobState::Running).map(|status| status.verdict.clone()),
+            verdict: status.filter(|_| state == JobState::Running && silent.is_none()).map(|status| status.verdict.clone()),
             alone: true,
             usd: Usd::ZERO,
             usd_unheard: Usd::ZERO,
@@ -92,6 +93,7 @@ impl AloneRun {
             gpus: status.map(|status| status.gpus.clone()).unwrap_or_default(),
             checkpoints: 0,
             heartbeat_seconds: self.silence(now).map(|silence| silence.as_secs_f64()),
+            silence: Silence::of(state, silent, SILENT_AFTER),
             reason: last_reason.map(|reason| reason.text.clone()),
             exit_code: outcome.and_then(|outcome| outcome.exit).map(|exit| exit.shell_code()),
             waiting: None,

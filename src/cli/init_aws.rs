@@ -110,7 +110,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         tell(&lines, false);
         refuse_blocked(&lines)?;
         context.printer.note("nothing was changed");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(left_undone(context, &lines));
     }
     refuse_blocked(&lines)?;
     if is_ready && changed.is_empty() {
@@ -121,7 +121,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             true => "nothing is left to do here; what the warnings name is for you to decide",
             false => "everything is ready",
         });
-        return Ok(ExitCode::SUCCESS);
+        return Ok(left_undone(context, &lines));
     }
     let beside = if args.sweeper { "beside the sweeper, none of it" } else { "none of it" };
     context.printer.note(format!("{beside} costs anything until it is used; stored jobs do, by the size"));
@@ -142,7 +142,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !args.sweeper {
         context.printer.hint("`lamp init aws --sweeper` adds a sweeper in the cloud, which ends what hangs also while this workstation sleeps");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(left_undone(context, &lines))
+}
+
+/// Says last of all what machines still lack, since all that was done does not help without it.
+fn left_undone(context: &Context, lines: &[SetupLine]) -> ExitCode {
+    let lacking: Vec<&SetupLine> = lines.iter().filter(|line| line.lacks).collect();
+    for line in &lacking {
+        let remark = line.remark.as_deref().map(|remark| format!("; {remark}")).unwrap_or_default();
+        context.printer.warn(format!("not ready: {}: {}, so that no machine is bought there{remark}", line.thing, line.found));
+    }
+    if lacking.is_empty() { ExitCode::SUCCESS } else { ExitCode::FINDINGS }
 }
 
 async fn planned(args: &Args, context: &Context, setup: &AwsSetup, found: &SetupFound, rebind: Rebind) -> Vec<SetupLine> {

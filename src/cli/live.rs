@@ -211,6 +211,7 @@ mod tests {
             gpus: (0..gpus).map(|index| gpu(index).unwrap()).collect(),
             checkpoints: 0,
             heartbeat_seconds: None,
+            silence: None,
             reason: None,
             exit_code: None,
             waiting: None,

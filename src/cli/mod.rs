@@ -119,6 +119,7 @@ mod schema;
 mod setup_steps;
 mod shell;
 mod signals;
+mod silence;
 mod simulate;
 mod simulate_text;
 mod simulate_world;

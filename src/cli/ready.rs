@@ -98,7 +98,7 @@ mod asked {
         let said = &context.user.aws;
         let profile = box_role(said.instance_profile.as_deref());
         let bucket = root.as_ref().map(|(bucket, _)| bucket.as_str());
-        let (planned, (bucket, profile_found)) = tokio::join!(plan::first(context, controller, spec), workstation.aws_ready(bucket, profile));
+        let (planned, (bucket, profile_found, role)) = tokio::join!(plan::first(context, controller, spec), workstation.aws_ready(bucket, profile));
         let (name, prefix) = root.clone().unwrap_or_default();
         let mut names = SetupNames {
             owner: context.user.owner.clone(),
@@ -110,7 +110,7 @@ mod asked {
             group: said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
             session_manager: false,
         };
-        let mut found = ReadyFound { root_is_folder: root.is_none(), bucket, profile: profile_found, regions: Vec::new() };
+        let mut found = ReadyFound { root_is_folder: root.is_none(), bucket, profile: profile_found, role, regions: Vec::new() };
         let has_subnets = said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());
         if !has_subnets && (planned.is_err() || !lacking(&names, &found).is_empty()) {
             (names.regions, found.regions) = workstation.aws_networks(&names.group, &spec.spec.machine.regions).await;

@@ -9,7 +9,7 @@ use super::discarded::DiscardedShown;
 use super::status::local_time;
 use super::summary::Summary;
 use super::wrap::wrap;
-use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run};
+use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run, silence};
 use crate::controller::Ticked;
 use crate::job::{CheckpointSummary, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
@@ -37,11 +37,24 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         receipt = settled_now(context, &store, &dir).await?;
     }
     let Some(receipt) = receipt else {
-        return Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no receipt: it has not ended", dir.job()))
-            .hint(format!("`lamp status {0}` shows how it stands, `lamp stop {0}` ends it", dir.job())));
+        let fault = Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no receipt: it has not ended", dir.job()));
+        let silent = silent(context, &store, &dir).await;
+        let fault = silent.into_iter().fold(fault, Fault::meaning);
+        return Err(fault.hint(format!("`lamp status {0}` shows how it stands, `lamp stop {0}` ends it", dir.job())));
     };
     show(context, &dir, &receipt).await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is known of a machine that says nothing any more.
+async fn silent(context: &Context, store: &Store, dir: &JobDir) -> Option<String> {
+    let now = context.clock.now();
+    let mut summary = [Summary::read(dir, now).await.ok()??];
+    silence::ask(context, store, &mut summary, now).await;
+    let [summary] = summary;
+    let silence = summary.silence.as_ref()?;
+    let drives = format!("`lamp daemon --job {} --until-done` settles what it cost", dir.job());
+    Some(format!("{}; {drives}", silence.sentence(summary.plan.as_ref())))
 }
 
 fn show_alone(context: &Context, dir: &JobDir, run: &AloneRun) -> Result<ExitCode, Fault> {

@@ -13,7 +13,7 @@ use super::rehearse::REHEARSAL;
 use super::spec_gone::SpecGone;
 use super::summary::Summary;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, kept, live, other_root, render_table_within};
+use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, kept, live, other_root, render_table_within, silence};
 use crate::job::{JobId, JobState, Plan};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
@@ -115,6 +115,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
     }
     let caps = caps::shown(context, &store).await?;
+    silence::ask(context, &store, &mut summaries, now).await;
     summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
     if context.is_machine_output() {
         left_out.sort_by(|one, other| one.job.cmp(&other.job));
@@ -200,6 +201,11 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     for summary in summaries.iter().filter(|summary| !summary.kept.is_empty()) {
         context.printer.note(kept::sentence(&summary.job, &summary.kept));
     }
+    for summary in summaries.iter().filter(|summary| !summary.alone) {
+        if let Some(silence) = &summary.silence {
+            context.printer.warn(format!("{}: {}", summary.job, silence.sentence(summary.plan.as_ref())));
+        }
+    }
     for (summary, trouble) in troubles {
         context.printer.warn(format!("{}: {trouble}", summary.job));
     }
@@ -228,7 +234,7 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     vec![
         summary.job.clone(),
-        context.printer.paint(Stream::Out, style(summary.state), &state_text(summary)),
+        context.printer.paint(Stream::Out, style(summary), &state_text(summary)),
         or_dash(summary.attempt.map(|attempt| attempt.to_string())),
         or_dash(summary.machine.as_ref().map(|machine| machine.cell(narrow))),
         or_dash(live::verdict_text(summary)),
@@ -252,11 +258,17 @@ fn state_text(summary: &Summary) -> String {
         Some(_) => ", to stop",
         None => "",
     };
-    format!("{}{asked}", summary.state.word())
+    format!("{}{asked}", state_word(summary))
 }
 
-fn style(state: JobState) -> Style {
-    match state {
+/// What its machine is known to do now. What its records said of a silent one is of its last heartbeat.
+fn state_word(summary: &Summary) -> &'static str {
+    summary.silence.as_ref().map_or(summary.state.word(), |silence| silence.state())
+}
+
+fn style(summary: &Summary) -> Style {
+    match summary.state {
+        _ if summary.silence.is_some() => Style::Warning,
         JobState::Succeeded | JobState::Running => Style::Good,
         JobState::Failed => Style::Bad,
         JobState::Interrupted | JobState::Held | JobState::Stopped | JobState::Cancelled => Style::Warning,
@@ -296,7 +308,10 @@ pub fn local_time(at: Timestamp) -> String {
 fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
     line("job", summary.job.clone());
-    line("state", summary.state.to_string());
+    match &summary.silence {
+        Some(silence) => line("state", format!("{}: {} at its last heartbeat", silence.state(), summary.state.word())),
+        None => line("state", summary.state.to_string()),
+    }
     if let Some(attempt) = summary.attempt {
         line("attempt", format!("{attempt}{}", summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()));
     }
@@ -336,7 +351,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     }
     line("cost", live::money_text(summary));
     line("checkpoints", summary.checkpoints.to_string());
-    if let Some(seconds) = summary.heartbeat_seconds {
+    if let Some(seconds) = summary.heartbeat_seconds.filter(|_| summary.silence.is_none() || summary.alone) {
         line("heartbeat", format!("{} ago", Span::from_secs(seconds as u64)));
     }
     line("started", local_time(summary.started));
@@ -354,6 +369,11 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     }
     if summary.driven_here == Some(false) {
         line("driven by", format!("nobody on this workstation: `lamp daemon --job {} --until-done` drives it", summary.job));
+    }
+    if let Some(silence) = &summary.silence
+        && !summary.alone
+    {
+        line("attention", silence.sentence(summary.plan.as_ref()));
     }
     for attention in &summary.attention {
         line("attention", attention.clone());

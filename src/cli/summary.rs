@@ -11,6 +11,7 @@ use super::discarded::DiscardedShown;
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
 use super::most::{Limited, hard_end, most, most_of_job};
+use super::silence::Silence;
 use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
@@ -55,6 +56,9 @@ pub struct Summary {
     pub checkpoints: u32,
     /// Seconds since the agent was last heard of, by this workstation's clock.
     pub heartbeat_seconds: Option<f64>,
+    /// That its agent is silent: what stands here of its machine is of its last heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silence: Option<Silence>,
     /// Why it ended, once it has.
     pub reason: Option<String>,
     pub exit_code: Option<i32>,
@@ -173,6 +177,7 @@ impl Summary {
             gpus: Vec::new(),
             checkpoints: receipt.checkpoints,
             heartbeat_seconds: None,
+            silence: None,
             reason: Some(receipt.reason),
             exit_code: receipt.exit_code,
             waiting: None,
@@ -212,6 +217,14 @@ impl Summary {
             settled.or_else(|| attempt.lease.as_ref().map(|lease| lease.instance.clone()))
         };
         let state = job_state(None, last);
+        let heard = status.map(|status| since(status.at));
+        let silence = last.and_then(|last| Silence::of(state, heard, last.plan.lease.duration()));
+        // It may have billed all the time.
+        let unsaid = |attempt: &AttemptFacts| {
+            let all = attempt.plan.offer.hourly().cost_of(elapsed(attempt.plan.created, now));
+            all - open_cost(attempt)
+        };
+        let unsaid: Usd = last.filter(|_| silence.is_some()).map(unsaid).into_iter().sum();
         // After the end the last verdict is about nothing.
         let is_watched = matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
         Summary {
@@ -223,10 +236,10 @@ impl Summary {
             machine: last.map(|attempt| MachineShown::from(&*attempt.plan)),
             end_asked: None,
             held: last.and_then(|last| Held::of(last, now)),
-            verdict: status.filter(|_| is_watched).map(|status| status.verdict.clone()),
+            verdict: status.filter(|_| is_watched && silence.is_none()).map(|status| status.verdict.clone()),
             alone: false,
             usd: attempts.iter().map(cost).sum(),
-            usd_unheard: unheard.map(open_cost).sum(),
+            usd_unheard: unheard.map(open_cost).sum::<Usd>() + unsaid,
             usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
             most_usd: most(spec, attempts, wishes),
             most_job_usd: most_of_job(spec, attempts, wishes),
@@ -237,7 +250,8 @@ impl Summary {
             cpu_percent: status.and_then(|status| status.cpu_percent),
             gpus: status.map(|status| status.gpus.clone()).unwrap_or_default(),
             checkpoints: checkpoints(attempts),
-            heartbeat_seconds: status.map(|status| since(status.at).as_secs_f64()),
+            heartbeat_seconds: heard.map(|heard| heard.as_secs_f64()),
+            silence,
             reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
             exit_code: None,
             waiting: hold.as_ref().or(scarcity.as_ref()).map(|(waits, _)| waits.clone()),

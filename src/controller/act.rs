@@ -74,7 +74,7 @@ impl ActError {
 }
 
 /// After so many tries, which are five minutes, somebody is told that nothing watches a machine from outside.
-const GUARD_TRIES_TOLD: u32 = 4;
+const GUARD_TRIES_TOLD: u32 = 7;
 
 /// A plan that is older before it is written is made again, as after a sleep: its machine's hard end is counted from it.
 const FRESH: Duration = Duration::from_secs(60);

@@ -59,7 +59,11 @@ if ! is_agent "$agent"; then
     is_agent "$new" || { rm -f "$new"; off "no agent was had"; }
     chmod 755 "$new" && mv -f "$new" "$agent" || off "$agent cannot be written"
 fi
-"$agent" --version >/dev/null 2>&1 || off "the agent does not run on this image: $("$agent" --version 2>&1 | tail -n 1)"
+version=$("$agent" --version 2>&1) || off "the agent does not run on this image: $(printf '%s\n' "$version" | tail -n 1)"
+case "$version" in
+    "lamp-agent "*) ;;
+    *) off "what was fetched is not lamp-agent: it calls itself $(printf '%s\n' "$version" | head -n 1)" ;;
+esac
 
 put /etc/systemd/system/lamp-agent.service 644 "$unit_agent"
 put /etc/systemd/system/lamp-agent-tmp.service 644 "$unit_agent_tmp"

@@ -16,7 +16,7 @@ use super::observe::Observed;
 use crate::instance::{InstanceState, MachineRef};
 use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
-use crate::policy::is_by_a_user;
+use crate::policy::may_be_by_an_alarm;
 use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere, patience};
 use crate::ports::{CloudError, PowerOff, chain};
 
@@ -141,7 +141,7 @@ impl Controller {
         let Some(open) = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none()) else { return Ok(()) };
         let token = Some(open.plan.client_token.as_str());
         let Some(view) = views.iter().find(|view| view.client_token.as_deref() == token && view.tags.owner == self.owner) else { return Ok(()) };
-        if !matches!(view.state, InstanceState::Terminated | InstanceState::Stopped) || !is_by_a_user(view) {
+        if !matches!(view.state, InstanceState::Terminated | InstanceState::Stopped) || !may_be_by_an_alarm(view) {
             return Ok(());
         }
         let ending = dir.ending(open.plan.attempt).await?;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::policy::reconcile::{GuardLeft, Watched};
 
-/// Between two tries; each failure adds one, up to a quarter of an hour. A first heartbeat needs a minute or two to be seen.
-const PAUSE: Duration = Duration::from_secs(30);
+/// Between two tries; each failure adds one, up to a quarter of an hour. The first look is often just before the first heartbeat, and
+/// that needs up to two minutes to be seen: it is looked for after 10, 30, 60, 100 s.
+const PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 
 #[derive(Clone, Debug, Default)]

@@ -86,7 +86,7 @@ pub use cloud_words::{cloud_text, cloud_words};
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch, YoungWindow, young_window};
 pub use interruption::{NoticeFacts, NoticeStep, Saver, hurries, judge_notice, over_by};
-pub use settlement::is_by_a_user;
+pub use settlement::may_be_by_an_alarm;
 pub use signals::rate as rate_text;
 pub use stall::{StallRhythm, StallWatch};
 pub use stopped::keeps_disk;

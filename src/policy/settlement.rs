@@ -223,6 +223,11 @@ pub fn is_by_a_user(view: &InstanceView) -> bool {
     view.state_reason.as_deref().is_some_and(|reason| reason.starts_with(BY_A_USER))
 }
 
+/// Whether an alarm may have ended it: the cloud says that a user did, or gives no reason at all.
+pub fn may_be_by_an_alarm(view: &InstanceView) -> bool {
+    view.state_reason.is_none() || is_by_a_user(view)
+}
+
 /// Whether a person has ended or stopped it, and nothing of ours.
 pub(super) fn is_by_hand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     is_by_a_user(view) && our_ending(attempt).is_none() && !has_rung(attempt, view) && !was_silent(attempt, view)
@@ -246,10 +251,12 @@ pub(super) fn our_ending(attempt: &AttemptFacts) -> Option<&Ending> {
 /// machine.
 const ALARM_TO_END: Duration = Duration::from_secs(2 * 60);
 
-/// Whether the cloud's alarm has ended it.
+/// Whether the cloud's alarm has ended it. Where the cloud does not date the end, an alarm that rings, of a machine that was not
+/// heard since, is enough.
 fn has_rung(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     match (attempt.watched.ended.alarm, view.ended) {
         (AlarmSeen::RangAt(rang), Some(ended)) => elapsed(ended, rang).max(elapsed(rang, ended)) <= ALARM_TO_END,
+        (AlarmSeen::RangAt(rang), None) => last_heard(attempt).is_none_or(|heard| elapsed(rang, heard) <= LAST_BEATS),
         _ => false,
     }
 }
@@ -259,8 +266,12 @@ fn has_rung(attempt: &AttemptFacts, view: &InstanceView) -> bool {
 /// for its silence, and another one goes on.
 pub(super) fn idled_by_alarm(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     let rule = attempt.plan.launch.as_ref().and_then(|launch| launch.alarm);
-    let heard = last_heard(attempt).zip(view.ended).is_some_and(|(heard, ended)| elapsed(heard, ended) <= LAST_BEATS);
-    let rang = is_by_a_user(view) && our_ending(attempt).is_none() && has_rung(attempt, view);
+    let ended = view.ended.or(match attempt.watched.ended.alarm {
+        AlarmSeen::RangAt(rang) => Some(rang),
+        _ => None,
+    });
+    let heard = last_heard(attempt).zip(ended).is_some_and(|(heard, ended)| elapsed(heard, ended) <= LAST_BEATS);
+    let rang = may_be_by_an_alarm(view) && our_ending(attempt).is_none() && has_rung(attempt, view);
     matches!(rule, Some(AlarmRule::Cpu { .. })) && heard && rang
 }
 

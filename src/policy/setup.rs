@@ -26,11 +26,13 @@ pub struct SetupLine {
     pub remark: Option<String>,
     /// Nothing at all is done while this stands in the way.
     pub blocks: bool,
+    /// No machine is bought here while this is so, and nothing that is done here changes it.
+    pub lacks: bool,
 }
 
 impl SetupLine {
     pub(super) fn new(thing: impl Into<String>, found: impl Into<String>, steps: Vec<SetupStep>) -> Self {
-        SetupLine { thing: thing.into(), found: found.into(), steps, remark: None, blocks: false }
+        SetupLine { thing: thing.into(), found: found.into(), steps, remark: None, blocks: false, lacks: false }
     }
 
     pub(super) fn remark(self, remark: impl Into<String>) -> Self {
@@ -225,8 +227,11 @@ fn group(names: &SetupNames, region: &RegionFound) -> SetupLine {
         (Found::Nothing, Found::Nothing) if region.by_subnets => {
             SetupLine::new(thing, "no subnet", Vec::new()).remark("none of `aws.subnets` lies there: no machine is bought there")
         }
-        (Found::Nothing, Found::Nothing) => SetupLine::new(thing, "no default VPC", Vec::new())
-            .remark("name `subnets` and `security_group` in [aws], or make one: `aws ec2 create-default-vpc`"),
+        (Found::Nothing, Found::Nothing) => {
+            let make = format!("`aws ec2 create-default-vpc --region {}`", region.region);
+            let line = SetupLine::new(thing, "no default VPC", Vec::new());
+            SetupLine { lacks: true, ..line.remark(format!("name `subnets` and `security_group` in [aws], or make one: {make}")) }
+        }
         (Found::Nothing, Found::There(vpc)) => {
             let step = SetupStep::CreateGroup { region: region.region.clone(), vpc: vpc.clone() };
             SetupLine::new(thing, "not there", vec![step])
@@ -303,6 +308,8 @@ pub struct ReadyFound {
     pub root_is_folder: bool,
     pub bucket: Found<()>,
     pub profile: Found<ProfileFound>,
+    /// The role of the same name.
+    pub role: Found<RoleFound>,
     /// Empty where nobody looked, or where the user named subnets of another network.
     pub regions: Vec<RegionFound>,
 }
@@ -336,6 +343,7 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
     let make = if names.group.starts_with("sg-") { "name one that is there" } else { "make it" };
     let cure = |ours: bool, make: &str, key: &str| (!ours).then(|| format!("{make}, or take `{key}` out of [aws] in the configuration"));
     lacks.extend(profile.map(|what| Lack { cure: cure(names.role == BOX_ROLE, "make it", "instance_profile"), ..by_init(what) }));
+    lacks.extend(bound_elsewhere(names, found));
     for found @ RegionFound { region, vpc, group, .. } in &found.regions {
         match (vpc, group) {
             (Found::Nothing, _) => lacks.push(Lack {
@@ -351,6 +359,27 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
         }
     }
     lacks
+}
+
+/// The machines' role, where it is for another job root: each machine would boot, reach nothing and bill.
+fn bound_elsewhere(names: &SetupNames, found: &ReadyFound) -> Option<Lack> {
+    let (role, profile) = (found.role.there()?, found.profile.there()?);
+    let policy = role.policy.as_ref();
+    if found.root_is_folder || !profile.roles.contains(&names.role) || reaches(names, policy) {
+        return None;
+    }
+    let other = other_root(names, policy)?;
+    let what = format!("the role `{}` may use {other}, and not {}: no machine would reach its job", names.role, names.job_root());
+    let rebinds = role.owner.as_deref() == Some(&names.owner) && names.role == BOX_ROLE;
+    let cure = match rebinds {
+        true => {
+            let prefix = names.prefix.trim_end_matches('/');
+            let prefix = if prefix.is_empty() { String::new() } else { format!(" --prefix {prefix}") };
+            format!("`lamp init aws --bucket {}{prefix} --instead` binds it to this one, or `--job-root {other}` uses the other", names.bucket)
+        }
+        false => format!("`--job-root {other}` uses that one, or take `instance_profile` out of [aws] in the configuration"),
+    };
+    Some(Lack { what, cure: Some(cure), blocks_plan: false })
 }
 
 fn counted(number: u64, what: &str) -> String {

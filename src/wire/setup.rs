@@ -9,7 +9,7 @@ use crate::ports::Agents as _;
 use crate::adapters::aws_ready;
 use crate::instance::setup::Found;
 #[cfg(feature = "aws")]
-use crate::instance::setup::{ProfileFound, RegionFound};
+use crate::instance::setup::{ProfileFound, RegionFound, RoleFound};
 use crate::instance::sweeper::{FunctionFound, ScheduleFound};
 
 #[cfg(feature = "aws")]
@@ -27,7 +27,7 @@ impl Workstation {
 
     /// What a launch needs first: the bucket, if there is one by this name, and the instance profile.
     #[cfg(feature = "aws")]
-    pub async fn aws_ready(&self, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>) {
+    pub async fn aws_ready(&self, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {
         aws_ready::look(&self.aws_session(), bucket, profile).await
     }
 

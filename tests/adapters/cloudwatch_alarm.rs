@@ -10,7 +10,14 @@ use crate::ec2::{FalseEc2, Fault, Node, Options};
 
 /// As the agent publishes it.
 fn beat(ec2: &FalseEc2, id: &str) {
+    beat_of(ec2, id, SignedDuration::from_secs(-60));
+}
+
+/// A heartbeat of so long from now.
+fn beat_of(ec2: &FalseEc2, id: &str, after: SignedDuration) {
+    let at = (jiff::Timestamp::now() + after).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let datum = [
+        ("Timestamp", at.as_str()),
         ("MetricName", "Heartbeat"),
         ("Dimensions.member.1.Name", "InstanceId"),
         ("Dimensions.member.1.Value", id),
@@ -48,8 +55,11 @@ async fn a_machine_is_armed_once_its_first_heartbeat_has_arrived() {
     let other = aws.launch(&watched("token-2", Market::Spot, "heartbeat")).await.unwrap();
     beat(&ec2, &other);
     let error = aws.guard(&plan, &machine(&id)).await.unwrap_err();
-    assert!(kind(&error) == "ambiguous" && chain(&error).contains("none of its heartbeats"), "{}", chain(&error));
+    assert!(kind(&error) == "ambiguous" && chain(&error).contains("no whole minute with a heartbeat"), "{}", chain(&error));
     assert_eq!(alarms(&ec2).len(), 0, "it would be ended for what it cannot help");
+    // In a minute that is not over: each of the alarm's periods would be empty.
+    beat_of(&ec2, &id, SignedDuration::from_secs(60));
+    assert_eq!(kind(&aws.guard(&plan, &machine(&id)).await.unwrap_err()), "ambiguous");
 
     beat(&ec2, &id);
     aws.guard(&plan, &machine(&id)).await.unwrap();

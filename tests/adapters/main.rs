@@ -55,6 +55,9 @@ mod secret_corpus;
 mod ship;
 #[path = "../support/skipped.rs"]
 mod skipped;
+#[cfg(feature = "lamp")]
+#[path = "../support/small_agent.rs"]
+mod small_agent;
 mod units;
 #[cfg(feature = "lamp")]
 mod units_age;

@@ -1,7 +1,7 @@
 //! The agent, from this workstation into a bucket and out again by the URL in the user data.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 
 use lamplighter::adapters::agent_files::AgentFiles;
 use lamplighter::adapters::objects;
@@ -11,12 +11,15 @@ use lamplighter::market::{Arch, Region};
 use lamplighter::ports::{AgentFile, Agents, AgentsError};
 
 use crate::moto::moto;
+use crate::small_agent::small_agent;
 
 const OURS: Arch = if cfg!(target_arch = "x86_64") { Arch::X86_64 } else { Arch::Arm64 };
 
 /// A small program in place of the agent: moto is slow.
+static SMALL: LazyLock<PathBuf> = LazyLock::new(|| small_agent(Path::new(env!("CARGO_TARGET_TMPDIR"))));
+
 fn agents() -> Arc<AgentFiles> {
-    Arc::new(AgentFiles::new(Some(PathBuf::from("/bin/true"))))
+    Arc::new(AgentFiles::new(Some(SMALL.clone())))
 }
 
 /// What the script assigns.
@@ -71,7 +74,7 @@ async fn wrong_bytes_under_the_right_name_are_never_taken_for_the_agent() {
     let folder = tempfile::tempdir().unwrap();
     let store = objects::open(folder.path().to_str().unwrap()).unwrap();
     let program = agents().find(OURS).unwrap();
-    let (key, good) = (format!("agents/{}/lamp-agent", program.sha256), std::fs::read("/bin/true").unwrap());
+    let (key, good) = (format!("agents/{}/lamp-agent", program.sha256), std::fs::read(&*SMALL).unwrap());
     let wrong = vec![0; good.len()];
     let bring = async || Shipper::new(agents(), None).bring(&*store, OURS).await.unwrap();
     // Somebody's upload ended between sending and comparing, or could not be taken back.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::sandbox::Ended;
 use super::setup::User;
+use super::small_agent::small_agent;
 
 /// Somebody with a named profile, whose program says who they are for so long.
 struct Session<'a>(&'a User);
@@ -29,8 +30,8 @@ impl<'a> Session<'a> {
         let mut command = self.0.sandbox.command(args);
         command.envs(self.0.ec2.env()).env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY");
         command.env("AWS_CONFIG_FILE", self.0.sandbox.path().join("aws-config")).env("AWS_PROFILE", "research");
-        // Any program will do: it is never fetched.
-        command.env("LAMP_AGENT_BINARY", "/bin/true");
+        // It is never fetched.
+        command.env("LAMP_AGENT_BINARY", small_agent(&self.0.sandbox.path()));
         command
     }
 

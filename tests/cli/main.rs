@@ -86,6 +86,9 @@ mod simulate;
 mod skipped;
 #[cfg(feature = "aws")]
 mod slips;
+#[cfg(feature = "aws")]
+#[path = "../support/small_agent.rs"]
+mod small_agent;
 mod ssh;
 mod start;
 mod stop_several;

@@ -14,6 +14,7 @@ fn program(user: &User, last: u8) {
     let mut program = vec![0; 64];
     program[..6].copy_from_slice(b"\x7fELF\x02\x01");
     (program[18], program[63]) = (62, last);
+    program.extend(b"[the program lamp-agent of Lamplighter]");
     user.sandbox.write("lamp-small", program);
 }
 

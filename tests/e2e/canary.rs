@@ -7,6 +7,7 @@ use super::bench::{Bench, Finish as _, kill, wait_until};
 #[cfg(feature = "aws")]
 use super::false_ec2::{FalseEc2, Options};
 use super::jobs::{assert_code, text};
+use super::small_agent::small_agent;
 
 /// Drawn by hand; in no file of ours but this one.
 const CANARY: &str = "zK4nary7Qw9";
@@ -110,8 +111,7 @@ fn what_is_secret_reaches_no_tag_no_user_data_and_no_object() {
     ec2.profile("lamplighter-box");
     ec2.ask("CreateSecurityGroup", &[("GroupName", "lamplighter"), ("GroupDescription", "no way in")]).expect("a group");
     let (bench, bucket) = (Bench::new(), ec2.bucket("jobs"));
-    // Any small program: ours is too big for moto.
-    let agent = "/bin/true";
+    let agent = small_agent(&bench.file("."));
     bench.write("w/job.sh", "true\n");
     bench.write(
         "job.toml",

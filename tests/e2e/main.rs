@@ -39,5 +39,7 @@ mod run;
 mod service_manager;
 #[path = "../support/skipped.rs"]
 mod skipped;
+#[path = "../support/small_agent.rs"]
+mod small_agent;
 mod vm;
 mod watching;

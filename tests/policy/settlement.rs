@@ -75,6 +75,25 @@ fn what_we_or_the_alarm_ended_is_lost_or_idle_and_what_a_person_ended_is_the_use
     }
 }
 
+/// EC2 has other words for it, or none, and no date.
+#[test]
+fn an_alarm_that_rang_is_known_without_the_clouds_words() {
+    let silent = facts(Some(min(15)), false, "heartbeat for 15m", AlarmSeen::RangAt(ago(ENDED + 2)));
+    let idle = facts(Some(5), false, "cpu<=0.3 for 5m", AlarmSeen::RangAt(ago(ENDED + 1)));
+    let person = facts(Some(5), false, "heartbeat for 15m", AlarmSeen::Quiet);
+    let because = |facts: &AttemptFacts, reason: Option<&str>| {
+        let view = InstanceView { ended: None, state_reason: reason.map(str::to_owned), ..gone(min(60)) };
+        let acts = acts(std::slice::from_ref(facts), &[], known(&[view]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        settled.because
+    };
+    for reason in [Some(BY_A_USER), Some("Client.UserInitiatedShutdown"), None] {
+        assert_eq!(because(&silent, reason), EndedBecause::Lost, "{reason:?}");
+        assert_eq!(because(&idle, reason), EndedBecause::Idle, "{reason:?}");
+    }
+    assert_eq!(because(&person, Some(BY_A_USER)), EndedBecause::UserStopped);
+}
+
 /// The cloud refused to end it, its agent came back, and a day later somebody ends it by hand.
 #[test]
 fn an_agent_that_was_heard_again_was_not_ended_by_an_old_record() {

@@ -244,7 +244,13 @@ fn what_is_not_of_the_job_root_stays_and_keeps_the_bucket() {
 #[test]
 fn all_that_a_launch_would_miss_is_told_together() {
     let unknown = || "AccessDenied".to_owned();
-    let nothing = ReadyFound { root_is_folder: false, bucket: Found::Nothing, profile: Found::Nothing, regions: vec![region(Found::Nothing)] };
+    let nothing = ReadyFound {
+        root_is_folder: false,
+        bucket: Found::Nothing,
+        profile: Found::Nothing,
+        role: Found::Nothing,
+        regions: vec![region(Found::Nothing)],
+    };
     let words = |lacks: &[Lack]| lacks.iter().map(|lack| lack.what.clone()).collect::<Vec<_>>();
     let lacks = lacking(&names(), &nothing);
     assert_eq!(
@@ -259,6 +265,7 @@ fn all_that_a_launch_would_miss_is_told_together() {
         root_is_folder: false,
         bucket: Found::Unknown(unknown()),
         profile: Found::Unknown(unknown()),
+        role: Found::Unknown(unknown()),
         regions: vec![RegionFound { vpc: Found::Unknown(unknown()), ..region(Found::Unknown(unknown())) }],
     };
     assert_eq!(lacking(&names(), &unseen), []);
@@ -266,9 +273,22 @@ fn all_that_a_launch_would_miss_is_told_together() {
         root_is_folder: false,
         bucket: Found::There(()),
         profile: Found::There(ProfileFound { owner: None, roles: vec!["any".into()] }),
+        role: Found::Unknown(unknown()),
         regions: Vec::new(),
     };
     assert_eq!(lacking(&names(), &ready), []);
+    // A role for another job root: each machine would boot, reach nothing and bill.
+    let bound = |bucket: &str| {
+        let policy = SetupNames { bucket: bucket.into(), ..names() }.permissions().policy(PolicyName::Box);
+        let role = Found::There(RoleFound { owner: Some("alice".into()), policy: Some(policy), session_policy: None });
+        let profile = Found::There(ProfileFound { owner: None, roles: vec!["lamplighter-box".into()] });
+        lacking(&names(), &ReadyFound { role, profile, ..ready.clone() })
+    };
+    assert_eq!(bound("lamplighter-1-us-east-2"), []);
+    let lacks = bound("other");
+    let said = "the role `lamplighter-box` may use s3://other, and not s3://lamplighter-1-us-east-2: no machine would reach its job";
+    assert_eq!(words(&lacks), [said]);
+    assert!(lacks[0].cure.as_ref().is_some_and(|cure| cure.starts_with("`lamp init aws --bucket lamplighter-1-us-east-2 --instead`")), "{lacks:?}");
 
     // What has a name of the user's own, `lamp init aws` does not make.
     let own = SetupNames { role: "theirs".into(), group: "sg-0a".into(), ..names() };
