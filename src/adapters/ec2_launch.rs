@@ -15,9 +15,10 @@ use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::operation::run_instances::RunInstancesOutput;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
-    BlockDeviceMapping, CreditSpecificationRequest, EbsBlockDevice, HttpTokensState, IamInstanceProfileSpecification, InstanceInterruptionBehavior,
-    InstanceMarketOptionsRequest, InstanceMetadataEndpointState, InstanceMetadataOptionsRequest, InstanceMetadataTagsState, MarketType, Placement,
-    ResourceType, ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification, VolumeType,
+    BlockDeviceMapping, CapacityReservationPreference, CapacityReservationSpecification, CreditSpecificationRequest, EbsBlockDevice, HttpTokensState,
+    IamInstanceProfileSpecification, InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceMetadataEndpointState,
+    InstanceMetadataOptionsRequest, InstanceMetadataTagsState, MarketType, Placement, ResourceType, ShutdownBehavior, SpotInstanceType,
+    SpotMarketOptions, Tag, TagSpecification, VolumeType,
 };
 
 use super::aws_session::AwsSession;
@@ -106,6 +107,13 @@ fn credits(instance_type: &str) -> Option<CreditSpecificationRequest> {
     ["t2", "t3", "t3a", "t4g"].contains(&family).then(|| CreditSpecificationRequest::builder().cpu_credits("standard").build())
 }
 
+/// An open reservation of the account takes in each machine on demand that fits, unless the launch says otherwise. It is kept for
+/// somebody's own work (EC2 user guide, "Capacity Reservations"). Spot machines never stand in one.
+fn reservation(spot: bool) -> Option<CapacityReservationSpecification> {
+    let none = CapacityReservationSpecification::builder().capacity_reservation_preference(CapacityReservationPreference::None);
+    (!spot).then(|| none.build())
+}
+
 /// The whole request.
 ///
 /// # Errors
@@ -128,6 +136,7 @@ fn request(client: &aws_sdk_ec2::Client, plan: &Plan) -> Result<RunInstancesFlue
         .user_data(aws_smithy_types::base64::encode(&launch.user_data))
         .block_device_mappings(root(launch))
         .metadata_options(metadata())
+        .set_capacity_reservation_specification(reservation(spot))
         .set_credit_specification(credits(plan.offer.instance_type.as_str()))
         // One-time spot can only be terminated.
         .instance_initiated_shutdown_behavior(if spot || launch.shutdown == Shutdown::Terminate {

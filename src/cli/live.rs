@@ -80,6 +80,11 @@ pub fn spent_text(summary: &Summary) -> String {
     }
 }
 
+/// No machine has said a word, and what one may have billed is less than is shown.
+fn is_nothing_yet(summary: &Summary) -> bool {
+    summary.instance.is_none() && (summary.usd + summary.usd_unheard).dollars() < 0.000_05
+}
+
 /// What is said beside the most of the machines so far, where another may follow on them.
 const UNLESS: &str = " unless interrupted";
 
@@ -92,6 +97,7 @@ pub fn money_text(summary: &Summary) -> String {
         _ if summary.state.is_final() => spent,
         _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
         _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => "free".into(),
+        Some(most) if is_nothing_yet(summary) => format!("nothing yet, at most {}", summary.most_job_usd.unwrap_or(most).rounded_up()),
         Some(most) => match (summary.limited, summary.most_job_usd) {
             (Limited::Job, Some(job)) => format!("{spent} of at most {}", job.rounded_up()),
             (_, Some(job)) if job <= most => format!("{spent} of at most {}", most.rounded_up()),

@@ -180,6 +180,7 @@ async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) 
     let Ok(others) = job_root::under_way(store, name).await else { return };
     if let Some(other) = others.iter().find(|other| *other != job) {
         context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
+        context.printer.hint(format!("`lamp cancel {job}` ends this one"));
     }
 }
 

@@ -25,6 +25,12 @@ const EC2_LEAST: Duration = Duration::from_secs(60);
 /// A spot machine that EC2 takes back sooner is free.
 const EC2_FREE_IF_TAKEN_WITHIN: Duration = Duration::from_secs(3600);
 
+/// Whether a machine on demand that ran for at most so long is billed the least that there is, however long it ran. Spot machines
+/// are free where EC2 takes them.
+pub(super) fn is_the_least(offer: &Offer, ran_at_most: Duration) -> bool {
+    offer.cloud == Cloud::Aws && offer.market == Market::OnDemand && ran_at_most <= EC2_LEAST
+}
+
 /// The time that is billed for a run of this length.
 pub(super) fn billed(cloud: Cloud, ran: Duration) -> Duration {
     match cloud {
@@ -111,5 +117,13 @@ mod tests {
         assert_eq!(cost(&spot, secs(3600), true).dollars(), 3.96);
         assert_eq!(cost(&offer(Cloud::Aws, Market::OnDemand), secs(1000), true).dollars(), 1.1);
         assert_eq!(cost(&offer(Cloud::Local, Market::Spot), secs(1000), true).dollars(), 1.1);
+    }
+
+    #[test]
+    fn the_first_minute_on_demand_is_billed_whole_whenever_it_ended() {
+        let least = |cloud, market, secs| is_the_least(&offer(cloud, market), Duration::from_secs(secs));
+        assert!(least(Cloud::Aws, Market::OnDemand, 60) && !least(Cloud::Aws, Market::OnDemand, 61));
+        assert!(!least(Cloud::Aws, Market::Spot, 5), "it is free where EC2 takes it");
+        assert!(!least(Cloud::Local, Market::OnDemand, 5));
     }
 }

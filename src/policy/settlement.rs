@@ -74,7 +74,9 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     };
     let withdrawn = view.is_some_and(|view| was_withdrawn(attempt, view));
     let unseen_stand = view.and(shown).is_some_and(|view| may_have_stood_unseen(attempt, view));
-    let billed_estimated = (billed_estimated || before.is_some() || unseen_stand) && !withdrawn;
+    // Whenever it ended within its first minute, EC2 bills that minute.
+    let least = view.is_some() && from.zip(to).is_some_and(|(from, to)| billing::is_the_least(&attempt.plan.offer, elapsed(from, to)));
+    let billed_estimated = ((billed_estimated && !least) || before.is_some() || unseen_stand) && !withdrawn;
     let billed = match (from, to) {
         // It was pending to its end, and that is not billed.
         (Some(from), Some(to)) if !withdrawn => billing::billed(attempt.plan.offer.cloud, elapsed(from, to)),

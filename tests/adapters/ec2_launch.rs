@@ -84,6 +84,18 @@ async fn a_burstable_machine_bills_no_surplus_credits() {
     }
 }
 
+/// It is kept for somebody's own work.
+#[tokio::test]
+async fn an_open_reservation_of_the_account_is_not_taken() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    for (market, preference) in [(Market::OnDemand, "none"), (Market::Spot, "")] {
+        cloud(&ec2).launch(&plan(&format!("token-{market}"), market)).await.unwrap();
+        let call = ec2.calls_of("RunInstances").pop().unwrap();
+        let asked = call.params.get("CapacityReservationSpecification.CapacityReservationPreference").map_or("", String::as_str);
+        assert_eq!(asked, preference, "{market}");
+    }
+}
+
 #[tokio::test]
 async fn on_demand_may_keep_its_disk_and_stands_in_its_subnet() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
