@@ -7,8 +7,8 @@
 //!   release ── the alarms of the machine's name ──> DeleteAlarms
 //! ```
 //! An alarm fires when its state changes, and only then. One that finds no period with data rings at once, so that it is armed once
-//! a minute that is over has some. A machine whose heartbeats never arrive is not armed: it would be
-//! ended for what it cannot help. What must never live here: the rule itself (`job::AlarmRule`).
+//! a minute that is over has some. A machine whose heartbeats never arrive gets no alarm, because that would
+//! end it for what it cannot help. What must never live here: the rule itself (`job::AlarmRule`).
 
 use aws_sdk_cloudwatch::operation::delete_alarms::DeleteAlarmsError;
 use aws_sdk_cloudwatch::operation::list_tags_for_resource::ListTagsForResourceError;
@@ -167,7 +167,7 @@ fn dimension(machine: &MachineRef) -> Dimension {
 /// The period of the heartbeat's alarm, seconds.
 const BEAT_PERIOD_SECS: i64 = 60;
 
-/// Whether a minute that is over has a heartbeat. `begun`: earlier ones do not count, nor do those of longer ago.
+/// Whether a minute that is over has a heartbeat. Only heartbeats since `begun`, and of the last `within`, count.
 async fn has_arrived(session: &AwsSession, machine: &MachineRef, (begun, within): (Option<Timestamp>, SignedDuration)) -> Result<bool, CloudError> {
     let now = SystemClock.now();
     // A minute that had begun before it is not its own.

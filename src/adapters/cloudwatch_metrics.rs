@@ -23,10 +23,10 @@ use crate::ports::{Clock as _, Datum, Meter, MeterError, Unit};
 /// The one that the machine's role may write to, and alarms look in.
 pub const NAMESPACE: &str = "Lamplighter";
 
-/// What an alarm waits for.
+/// The name of the metric that alarms watch.
 const HEARTBEAT: &str = "Heartbeat";
 
-/// Of the alarm that waits for it.
+/// The period of the alarm on the heartbeat.
 const PERIOD: SignedDuration = SignedDuration::from_mins(1);
 
 /// One request. Nobody waits for it.

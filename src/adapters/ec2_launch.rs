@@ -107,8 +107,8 @@ fn credits(instance_type: &str) -> Option<CreditSpecificationRequest> {
     ["t2", "t3", "t3a", "t4g"].contains(&family).then(|| CreditSpecificationRequest::builder().cpu_credits("standard").build())
 }
 
-/// An open reservation of the account takes in each machine on demand that fits, unless the launch says otherwise. It is kept for
-/// somebody's own work (EC2 user guide, "Capacity Reservations"). Spot machines never stand in one.
+/// An open reservation of the account takes in each machine on demand that fits, unless the launch says otherwise. The account
+/// pays for it to have room for other work (EC2 user guide, "Capacity Reservations"). Spot machines never stand in one.
 fn reservation(spot: bool) -> Option<CapacityReservationSpecification> {
     let none = CapacityReservationSpecification::builder().capacity_reservation_preference(CapacityReservationPreference::None);
     (!spot).then(|| none.build())

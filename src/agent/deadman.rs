@@ -1,4 +1,4 @@
-//! What the dead-man's switch of this machine is told: the deadline on disk, that the lease is held, and each 10 s that the agent is alive.
+//! The agent tells the dead-man's switch of this machine: the deadline on disk, that the lease is held, and each 10 s that the agent is alive.
 //!
 //! ```text
 //!   user data: 15 minutes ──> the lease is held: the machine's hard end ──> it is raised: the new one
@@ -35,7 +35,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 /// The name of the count of boots in the agent's state folder: `systemd/lamp-boot.service` writes it.
 pub(super) const BOOTS: &str = "boots";
 
-/// What the switch reads.
+/// The files that the switch reads.
 #[derive(Clone, Debug)]
 pub struct SwitchFiles {
     /// On disk: when the machine must be off, seconds since 1970.
@@ -84,7 +84,7 @@ impl Deadman {
     /// At every tick: writes each 10 s that the agent is alive, and at once after the wall clock was set.
     pub fn say_alive(&self) {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
-        let mut said = self.said.lock().expect("nobody panics while holding it: it is only compared and set");
+        let mut said = self.said.lock().expect("it is only compared and set, which cannot panic");
         let is_due = said.is_none_or(|said| mono.saturating_sub(said.mono) >= ALIVE_EVERY || wall.duration_since(said.wall).abs() > STEP);
         if !is_due {
             return;

@@ -45,7 +45,7 @@ pub struct World {
     pub insist: bool,
     /// Bytes that this process itself moved over the network.
     pub own_network: Arc<AtomicU64>,
-    /// What the dead-man's switch reads; `None`: this machine has none of ours.
+    /// The files that the dead-man's switch reads. `None`: this machine has no switch of ours.
     pub switch_files: Option<SwitchFiles>,
     /// Nobody else is on this machine: it was launched for the job.
     pub own_machine: bool,

@@ -145,7 +145,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(left_undone(context, &lines))
 }
 
-/// Says last of all what machines still lack, since all that was done does not help without it.
+/// Says at the very end what machines still lack.
 fn left_undone(context: &Context, lines: &[SetupLine]) -> ExitCode {
     let lacking: Vec<&SetupLine> = lines.iter().filter(|line| line.lacks).collect();
     for line in &lacking {

@@ -23,7 +23,7 @@ use crate::wire::Store;
 /// An agent beats every 15 s. Shorter, and a store that was slow once makes a machine silent; longer, and a dead one is called running.
 pub const SILENT_AFTER: Duration = Duration::from_secs(2 * 60);
 
-/// For the cloud's answer. Whoever looks waits for it.
+/// How long `lamp status` waits for the cloud's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The field names are an interface.
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Silence {
     /// Since the last heartbeat, by this workstation's clock.
     pub seconds: f64,
-    /// Longer than its lease: whoever drives the job ends the machine, and goes on elsewhere.
+    /// Longer than its lease: the controller of the job ends the machine, and starts another.
     pub is_lost: bool,
     /// What the cloud says of the machine: `running`, `terminated` and so on, or `gone` where it shows none; null: it did not answer.
     pub machine: Option<String>,
