@@ -43,7 +43,7 @@ async fn it_is_uploaded_once_and_fetched_by_its_url() {
     assert_eq!(listed, [(format!("{folder}/checked"), 0), (format!("{folder}/lamp-agent"), program.bytes)]);
     assert_eq!(assigned(&user_data, "agent_sha256"), program.sha256);
     let got = reqwest::get(assigned(&user_data, "agent_url")).await.unwrap();
-    assert_eq!((got.status().as_u16(), got.bytes().await.unwrap()), (200, std::fs::read("/bin/true").unwrap().into()));
+    assert_eq!((got.status().as_u16(), got.bytes().await.unwrap()), (200, std::fs::read(&*SMALL).unwrap().into()));
     assert!(user_data.contains("LAMP_JOB_ROOT=\"s3://jobs/root\"\nLAMP_JOB_ROOT_REGION=\"us-east-1\"\nAWS_REGION=\"eu-west-1\"'"), "{user_data}");
     // The credentials that signed it stay here.
     assert!(!user_data.contains("aws_secret") && !user_data.contains("SECRET"));
