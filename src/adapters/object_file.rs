@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::hashed::copy;
+use super::hashed::{Unreadable, copy, open_source};
 use crate::ports::{Created, ObjectMeta, Store, StoreError};
 
 /// Our unfinished writes begin with this; no key does.
@@ -145,7 +145,7 @@ impl Store for FileStore {
         let source = path.to_owned();
         self.blocking("upload", key, move |path| {
             let mut staged = Staged::new(path)?;
-            let told = copy(&mut File::open(source)?, &mut staged.file, |_| Ok(()))?;
+            let told = copy(&mut open_source(&source)?, &mut staged.file, |_| Ok(()))?;
             staged.file.sync_all()?;
             staged.publish(path)?;
             sync_parent(path)?;
@@ -298,6 +298,8 @@ fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 fn failed(act: &'static str, key: &str, cause: io::Error) -> StoreError {
     let key = key.to_owned();
     match cause.kind() {
+        _ if Unreadable::is(&cause) => StoreError::Unfit { act, key, cause: cause.into() },
+        ErrorKind::InvalidInput | ErrorKind::InvalidFilename => StoreError::Unfit { act, key, cause: cause.into() },
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Denied { act, key, cause: cause.into() },
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => StoreError::Full { act, key, cause: cause.into() },
         _ => StoreError::Unavailable { act, key, cause: cause.into() },
@@ -336,6 +338,26 @@ mod tests {
         store.delete("a/b").await.unwrap();
         store.delete("a/b").await.unwrap();
         assert_eq!(store.get("a/b").await.unwrap(), None);
+    }
+
+    /// The error says that a later try changes nothing, so that the other files are sent.
+    #[tokio::test]
+    async fn file_that_cannot_be_sent_is_unfit() {
+        let (folder, store) = store();
+        let good = folder.path().join("good");
+        fs::write(&good, "x").unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        let long = "n".repeat(300);
+        let of = |source: &str| folder.path().join(source);
+        for (key, source) in [("a", of("pipe")), ("a", of("root")), (long.as_str(), good.clone()), ("a/../b", good.clone())] {
+            let sent = store.put_file(key, &source).await;
+            assert!(matches!(sent, Err(StoreError::Unfit { .. })), "{}: {sent:?}", source.display());
+        }
+        assert!(matches!(store.put_file("a", &of("absent")).await, Err(StoreError::Unavailable { .. })));
+        let denied = io::Error::new(ErrorKind::PermissionDenied, Unreadable::of(ErrorKind::PermissionDenied.into()));
+        assert!(matches!(failed("upload", "a", denied), StoreError::Unfit { .. }), "the source, and not the root");
+        assert!(matches!(failed("upload", "a", ErrorKind::PermissionDenied.into()), StoreError::Denied { .. }));
+        store.put_file("a", &good).await.unwrap();
     }
 
     #[tokio::test]

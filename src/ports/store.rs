@@ -67,6 +67,14 @@ pub enum StoreError {
     /// Somebody must sign in anew, or for longer.
     #[error("the credentials end in {left}, and what they sign ends with them: {needed} are needed")]
     ShortLived { left: Span, needed: Span },
+    /// This one file, name or object: the store is well, and a retry changes nothing.
+    #[error("cannot {act} `{key}`, now or later")]
+    Unfit {
+        act: &'static str,
+        key: String,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Anything else; a write may have happened. Try again.
     #[error("cannot {act} `{key}`")]
     Unavailable {
