@@ -222,7 +222,7 @@ impl Walk {
     }
 
     fn folder_link(&mut self, path: &Path, shown: String, target: &Path) {
-        let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| !said.starts_with('/'));
+        let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| stays_inside(&shown, said));
         let inside = || {
             // An absolute one leads elsewhere on the next machine: it is kept as a relative one.
             let below = target.strip_prefix(&self.root).ok()?.to_str()?;
@@ -241,6 +241,20 @@ impl Walk {
             self.tree.files.push(TreeFile { path, stamp: stamp(meta) });
         }
     }
+}
+
+/// Whether the words of a link never leave the folder: one that leaves it and comes back leads elsewhere on the next machine.
+fn stays_inside(path: &str, said: &str) -> bool {
+    let mut depth = path.matches('/').count();
+    let mut steps = said.split('/').filter(|part| !matches!(*part, "" | "."));
+    let stays = steps.all(|part| match part {
+        ".." => depth.checked_sub(1).map(|above| depth = above).is_some(),
+        _ => {
+            depth += 1;
+            true
+        }
+    });
+    !said.starts_with('/') && stays
 }
 
 fn stamp(meta: &Metadata) -> FileStamp {

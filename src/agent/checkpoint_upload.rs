@@ -17,14 +17,14 @@ use futures::future::{BoxFuture, Shared};
 use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint_names::{Places, is_log};
+use super::checkpoint_names::{Places, is_log, link_stays_below};
 use super::checkpoint_picture::{has_grown, is_link, picture, stamps, stands};
 use super::checkpoint_watch::Picture;
 use super::checkpoints::{KEPT, Kept};
 use super::outbox::{Outbox, Pace, chain};
 use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step, may_tell_step};
 use crate::jobdir::{JobDirError, layout, unless_damaged};
-use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, StoreError, Tree, TreeFile};
+use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, StoreError, Tree, TreeFile, TreeLink};
 
 /// Files on their way at once. One leaves a fast line idle between two files; checkpoints are few large files, whose parts the
 /// store sends side by side in bounded memory, so that more files at once gain nothing.
@@ -128,8 +128,13 @@ fn looked(mut tree: Tree) -> io::Result<Look> {
             "it holds more than {FILES_MAX} files, which is the limit: save what must be kept to a folder of its own"
         )));
     }
-    let skipped = std::mem::take(&mut tree.skipped);
-    let links = tree.links.iter().map(|link| CheckpointLink { path: link.path.clone(), target: link.target.clone() }).collect();
+    let mut skipped = std::mem::take(&mut tree.skipped);
+    // The restore would refuse these links.
+    let link = |link: &TreeLink| CheckpointLink { path: link.path.clone(), target: link.target.clone() };
+    let (good, bad): (Vec<TreeLink>, Vec<TreeLink>) = tree.links.into_iter().partition(|there| link_stays_below(&link(there)));
+    skipped.extend(bad.into_iter().map(|bad| format!("{}: a link that leads outside", bad.path)));
+    let links = good.iter().map(link).collect();
+    tree.links = good;
     Ok(Look { picture: picture(tree), skipped, links })
 }
 

@@ -351,6 +351,26 @@ fn job_root_that_takes_nothing_stands_in_status_until_it_does() {
     });
 }
 
+/// The restore accepts all that the agent kept: odd names, and links that leave the folder by their words and come back.
+#[test]
+fn checkpoint_with_odd_names_and_links_comes_back() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        for name in ["layer\\0.pt", "a\nb.pt", "step-4/model.pt"] {
+            watched.write(name, "x");
+        }
+        for (link, target) in [("latest", "../ckpt/step-4"), ("self", "."), ("up", "step-4/..")] {
+            std::os::unix::fs::symlink(target, watched.rig.path("ckpt").join(link)).unwrap();
+        }
+        let manifest = watched.complete(1).await;
+        assert_eq!((manifest.files.len(), manifest.links.len()), (3, 1), "{:?}", manifest.links);
+        let (restored, folder) = restored(&watched.rig).await;
+        assert!(restored.expect("nothing is damaged").is_some());
+        assert_eq!(std::fs::read_to_string(folder.join("layer\\0.pt")).expect("restored"), "x");
+        assert_eq!(std::fs::read_to_string(folder.join("latest/model.pt")).expect("restored"), "x");
+    });
+}
+
 #[test]
 fn an_agent_that_was_restarted_uploads_what_its_predecessor_did_not() {
     simulate(async |clock| {
