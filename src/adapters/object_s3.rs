@@ -26,7 +26,7 @@ use super::object_pieces::{download, head, is_refused};
 use super::object_source::{Source, generic};
 use super::system_clock::SystemClock;
 use crate::market::{Span, elapsed};
-use crate::ports::{Arrival, Clock as _, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError, chain};
+use crate::ports::{Arrival, Clock as _, Created, Lives, OBJECT_BYTES_MAX, ObjectMeta, SignedUrl, Store, StoreError, chain};
 
 /// What S3 copies in one call.
 const COPY_BYTES_MAX: u64 = 5 << 30;
@@ -161,8 +161,19 @@ impl Store for S3Store {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
-        let read = async { self.s3.get(&self.key(key)?).await?.bytes().await };
-        absent_is_none(read.await).map_err(|error| failed("read", key, error))
+        self.get_at_most(key, OBJECT_BYTES_MAX).await
+    }
+
+    async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
+        let read = async {
+            let found = self.s3.get(&self.key(key)?).await?;
+            // Its length comes before its body.
+            if found.meta.size > bytes_max { Ok(None) } else { found.bytes().await.map(Some) }
+        };
+        match absent_is_none(read.await).map_err(|error| failed("read", key, error))? {
+            Some(None) => Err(StoreError::too_large(key, bytes_max)),
+            found => Ok(found.flatten()),
+        }
     }
 
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {

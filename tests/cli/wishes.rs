@@ -28,6 +28,23 @@ fn only_a_limit_that_is_there_can_be_raised() {
     place.nothing_is_left();
 }
 
+/// One pipe in the place of a record hung every verb, and the daemon obeyed no SIGTERM.
+#[test]
+fn pipe_in_place_of_record_holds_up_no_other_job() {
+    let place = Place::new("exit 0");
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+    let odd = jobs.join("odd-222222");
+    std::fs::create_dir_all(&odd).expect("writable");
+    rustix::fs::mkfifoat(rustix::fs::CWD, odd.join("spec.json"), rustix::fs::Mode::RWXU).expect("writable");
+    std::os::unix::fs::symlink("/dev/zero", odd.join("attention.json")).expect("writable");
+    assert_eq!(place.0.lamp(&["run", "--name", "good", "--", "sh", "job.sh"]).code, 0);
+    let status = place.0.lamp(&["status", "--all"]);
+    assert!(status.out.contains("good-"), "{status:?}");
+    let stopped = place.0.lamp(&["stop", "odd-222222"]);
+    assert!(stopped.err.contains("is not a record of ours"), "{stopped:?}");
+    place.nothing_is_left();
+}
+
 /// Whoever is at work on a machine is told to type this, whatever the job file says of limits.
 #[test]
 fn a_machine_that_is_held_can_be_kept_longer_by_any_job() {
