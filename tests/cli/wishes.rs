@@ -28,6 +28,29 @@ fn only_a_limit_that_is_there_can_be_raised() {
     place.nothing_is_left();
 }
 
+/// A running job bills, whatever its spec looks like. A wish needs the id alone.
+#[test]
+fn job_whose_spec_nobody_can_read_is_stopped_all_the_same() {
+    for (name, torn) in [("torn", Some("{\"format\":1,\"jo")), ("newer", None)] {
+        let place = Place::new(WAITS);
+        assert_eq!(place.0.lamp(&["run", "-d", "--name", name, "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+        place.until(name, "running");
+        let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+        let job = std::fs::read_dir(&jobs).expect("a job").next().expect("one").expect("listed").file_name().into_string().expect("an id");
+        let spec = jobs.join(&job).join("spec.json");
+        let whole = std::fs::read_to_string(&spec).expect("a spec");
+        let newer = whole.replacen("\"format\": 1", "\"format\": 999", 1);
+        std::fs::write(&spec, torn.map_or(newer, str::to_owned)).expect("written");
+        let stopped = place.0.lamp(&["stop", &job]);
+        assert!(stopped.code == 0 && stopped.err.contains(&format!("asked {job} to stop")), "{name}: {stopped:?}");
+        let outcome = jobs.join(&job).join("attempts/0001/outcome.json");
+        wait_until(&format!("{name} has ended"), || outcome.exists().then_some(()));
+        std::fs::write(&spec, whole).expect("written");
+        assert_eq!(place.0.lamp(&["stop", "--wait", &job]).code, 0, "{name}");
+        place.nothing_is_left();
+    }
+}
+
 /// One pipe in the place of a record hung every verb, and the daemon obeyed no SIGTERM.
 #[test]
 fn pipe_in_place_of_record_holds_up_no_other_job() {
