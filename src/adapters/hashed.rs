@@ -7,6 +7,8 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use super::foreign_links::refuse_foreign_links;
+
 /// Between a read and a write of a large file. Smaller costs system calls, larger only memory.
 const CHUNK_BYTES: usize = 256 * 1024;
 
@@ -35,6 +37,7 @@ pub(super) fn open_source(path: &Path) -> io::Result<File> {
         ErrorKind::PermissionDenied => io::Error::new(ErrorKind::PermissionDenied, Unreadable(error)),
         _ => error,
     };
+    refuse_foreign_links(path).map_err(denied)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(denied)?;
     if file.metadata()?.is_file() {
         return Ok(file);

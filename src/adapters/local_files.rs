@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
+use super::foreign_links::refuse_foreign_links;
 use super::remove_tree::remove_tree;
 use crate::job::CodeArchive;
 use crate::ports::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
@@ -78,6 +79,7 @@ impl Files for LocalFiles {
     }
 
     fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
+        refuse_foreign_links(folder)?;
         let Some(root) = found(fs::canonicalize(folder))? else { return Ok(Tree::default()) };
         let mut walk = Walk { root: root.clone(), files_max, tree: Tree::default() };
         walk.folder(&root, "", 0)?;
@@ -139,7 +141,8 @@ impl Files for LocalFiles {
             fs::create_dir_all(parent)?;
         }
         if let Some(mode) = mode {
-            fs::set_permissions(from, fs::Permissions::from_mode(mode & 0o7777))?;
+            // A program that ran with another user's rights would run with ours here.
+            fs::set_permissions(from, fs::Permissions::from_mode(mode & 0o777))?;
         }
         fs::rename(from, to)
     }
