@@ -31,6 +31,8 @@ pub enum ConfigError {
     NoFile { path: PathBuf },
     #[error("`{}` is a script, not a job file", path.display())]
     Script { path: PathBuf, runner: &'static str },
+    #[error("the {what} `{}` is larger than 1 MB", path.display())]
+    TooLarge { what: &'static str, path: PathBuf },
     #[error("cannot read `{}`", path.display())]
     Read {
         path: PathBuf,
@@ -70,6 +72,7 @@ impl ConfigError {
             ConfigError::NoFile { path } => ConfigError::NoFile { path: short(path) },
             ConfigError::Script { path, runner } => ConfigError::Script { path: short(path), runner },
             ConfigError::Read { path, source } => ConfigError::Read { path: short(path), source },
+            ConfigError::TooLarge { what, path } => ConfigError::TooLarge { what, path: short(path) },
             other => other,
         }
     }

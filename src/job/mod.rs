@@ -10,6 +10,7 @@ mod alarm;
 mod attempt;
 mod attention;
 mod check;
+mod check_fit;
 mod check_market;
 mod check_script;
 mod checkpoint;
