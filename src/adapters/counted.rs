@@ -49,6 +49,12 @@ impl Store for CountedStore {
         Ok(found)
     }
 
+    async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
+        let found = self.store.get_at_most(key, bytes_max).await?;
+        self.add(found.as_ref().map_or(0, |body| body.len() as u64));
+        Ok(found)
+    }
+
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
         self.add(body.len() as u64);
         self.store.put(key, body).await

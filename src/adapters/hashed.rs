@@ -1,11 +1,49 @@
 //! Files and their SHA-256, in one pass and in bounded memory.
 
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use super::foreign_links::refuse_foreign_links;
+
 /// Between a read and a write of a large file. Smaller costs system calls, larger only memory.
 const CHUNK_BYTES: usize = 256 * 1024;
+
+/// A file of this machine that we may not read, or something else in its place. The store has no part in it.
+#[derive(Debug, thiserror::Error)]
+#[error("the file cannot be read")]
+pub(super) struct Unreadable(#[source] io::Error);
+
+impl Unreadable {
+    #[cfg(test)]
+    pub fn of(error: io::Error) -> Self {
+        Unreadable(error)
+    }
+
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Unreadable>())
+    }
+}
+
+/// Opens a file that is to be sent. A pipe or a device in its place would never end.
+///
+/// # Errors
+/// [`Unreadable`] inside where no later try can read it.
+pub(super) fn open_source(path: &Path) -> io::Result<File> {
+    let denied = |error: io::Error| match error.kind() {
+        ErrorKind::PermissionDenied => io::Error::new(ErrorKind::PermissionDenied, Unreadable(error)),
+        _ => error,
+    };
+    refuse_foreign_links(path).map_err(denied)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(denied)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, Unreadable(io::Error::other("it is not a regular file"))))
+}
 
 /// Copies all of a source; gives its size and its SHA-256. `after` each piece decides whether to go on.
 ///

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
+use super::foreign_links::refuse_foreign_links;
 use super::remove_tree::remove_tree;
 use crate::job::CodeArchive;
 use crate::ports::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
@@ -78,6 +79,7 @@ impl Files for LocalFiles {
     }
 
     fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
+        refuse_foreign_links(folder)?;
         let Some(root) = found(fs::canonicalize(folder))? else { return Ok(Tree::default()) };
         let mut walk = Walk { root: root.clone(), files_max, tree: Tree::default() };
         walk.folder(&root, "", 0)?;
@@ -139,7 +141,8 @@ impl Files for LocalFiles {
             fs::create_dir_all(parent)?;
         }
         if let Some(mode) = mode {
-            fs::set_permissions(from, fs::Permissions::from_mode(mode & 0o7777))?;
+            // A program that ran with another user's rights would run with ours here.
+            fs::set_permissions(from, fs::Permissions::from_mode(mode & 0o777))?;
         }
         fs::rename(from, to)
     }
@@ -222,7 +225,7 @@ impl Walk {
     }
 
     fn folder_link(&mut self, path: &Path, shown: String, target: &Path) {
-        let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| !said.starts_with('/'));
+        let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| stays_inside(&shown, said));
         let inside = || {
             // An absolute one leads elsewhere on the next machine: it is kept as a relative one.
             let below = target.strip_prefix(&self.root).ok()?.to_str()?;
@@ -241,6 +244,20 @@ impl Walk {
             self.tree.files.push(TreeFile { path, stamp: stamp(meta) });
         }
     }
+}
+
+/// Whether the words of a link never leave the folder: one that leaves it and comes back leads elsewhere on the next machine.
+fn stays_inside(path: &str, said: &str) -> bool {
+    let mut depth = path.matches('/').count();
+    let mut steps = said.split('/').filter(|part| !matches!(*part, "" | "."));
+    let stays = steps.all(|part| match part {
+        ".." => depth.checked_sub(1).map(|above| depth = above).is_some(),
+        _ => {
+            depth += 1;
+            true
+        }
+    });
+    !said.starts_with('/') && stays
 }
 
 fn stamp(meta: &Metadata) -> FileStamp {

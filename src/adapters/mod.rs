@@ -119,6 +119,7 @@ pub mod ec2_supply;
 mod ec2_types;
 #[cfg(feature = "aws")]
 mod ec2_use;
+mod foreign_links;
 #[cfg(feature = "lamp")]
 mod git_tracked;
 mod hashed;

@@ -17,7 +17,7 @@
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::hashed::copy;
-use crate::ports::{Created, ObjectMeta, Store, StoreError};
+use super::hashed::{Unreadable, copy, open_source};
+use crate::ports::{Created, OBJECT_BYTES_MAX, ObjectMeta, Store, StoreError};
 
 /// Our unfinished writes begin with this; no key does.
 const TEMPORARY: &str = ".lamp-tmp-";
@@ -79,8 +79,15 @@ impl Store for FileStore {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
-        let read = self.path(key).and_then(fs::read);
-        absent_is_none(read).map(|found| found.map(Bytes::from)).map_err(|cause| failed("read", key, cause))
+        self.get_at_most(key, OBJECT_BYTES_MAX).await
+    }
+
+    async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
+        let read = self.path(key).and_then(|path| read_at_most(&path, bytes_max));
+        match absent_is_none(read).map_err(|cause| failed("read", key, cause))? {
+            Some(bytes) if bytes.len() as u64 > bytes_max => Err(StoreError::too_large(key, bytes_max)),
+            found => Ok(found.map(Bytes::from)),
+        }
     }
 
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
@@ -145,7 +152,7 @@ impl Store for FileStore {
         let source = path.to_owned();
         self.blocking("upload", key, move |path| {
             let mut staged = Staged::new(path)?;
-            let told = copy(&mut File::open(source)?, &mut staged.file, |_| Ok(()))?;
+            let told = copy(&mut open_source(&source)?, &mut staged.file, |_| Ok(()))?;
             staged.file.sync_all()?;
             staged.publish(path)?;
             sync_parent(path)?;
@@ -164,7 +171,7 @@ impl Store for FileStore {
         let caller = Arc::new(());
         let waiting = Arc::downgrade(&caller);
         self.blocking("download", key, move |path| {
-            let Some(mut source) = absent_is_none(File::open(path))? else { return Ok(None) };
+            let Some(mut source) = absent_is_none(open_object(path))? else { return Ok(None) };
             let mut staged = Staged::new(&target)?;
             let told = copy(&mut source, &mut staged.file, |bytes| {
                 come.fetch_add(bytes, Ordering::Relaxed);
@@ -180,7 +187,7 @@ impl Store for FileStore {
         let source = self.path(from).map_err(|cause| failed("copy", from, cause))?;
         self.blocking("copy", to, move |path| {
             let mut staged = Staged::new(path)?;
-            io::copy(&mut File::open(source)?, &mut staged.file)?;
+            io::copy(&mut open_object(&source)?, &mut staged.file)?;
             staged.file.sync_all()?;
             staged.publish(path)?;
             sync_parent(path)
@@ -191,6 +198,27 @@ impl Store for FileStore {
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.blocking("delete", key, |path| absent_is_none(fs::remove_file(path)).map(|_| ())).await
     }
+}
+
+/// Opens a regular file under its own name. A pipe waits for its writer, a device has no end, and a link leads elsewhere.
+fn open_object(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
+        // A link, or a socket.
+        Some(libc::ELOOP | libc::ENXIO) => io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"),
+        _ => error,
+    })?;
+    let is_file = file.metadata()?.is_file();
+    if is_file { Ok(file) } else { Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")) }
+}
+
+/// One byte more than that says that there is more.
+fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = open_object(path)?;
+    let bytes = file.metadata()?.len().min(bytes_max);
+    let mut read = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default());
+    file.take(bytes_max + 1).read_to_end(&mut read)?;
+    Ok(read)
 }
 
 /// A file beside its place, removed again unless it was renamed to it.
@@ -257,8 +285,8 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<ObjectMeta>) -> io::Result<()> {
     for name in absent_is_none(names(folder))?.unwrap_or_default() {
         let path = folder.join(&name);
-        // Something that was removed in between is simply not there.
-        let Some(there) = absent_is_none(fs::metadata(&path))? else { continue };
+        // Something that was removed in between is simply not there. A link is no folder of ours, wherever it leads.
+        let Some(there) = absent_is_none(fs::symlink_metadata(&path))? else { continue };
         let key = format!("{prefix}{name}");
         if there.is_dir() {
             walk(&path, &format!("{key}/"), found)?;
@@ -298,6 +326,8 @@ fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 fn failed(act: &'static str, key: &str, cause: io::Error) -> StoreError {
     let key = key.to_owned();
     match cause.kind() {
+        _ if Unreadable::is(&cause) => StoreError::Unfit { act, key, cause: cause.into() },
+        ErrorKind::InvalidInput | ErrorKind::InvalidFilename => StoreError::Unfit { act, key, cause: cause.into() },
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Denied { act, key, cause: cause.into() },
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => StoreError::Full { act, key, cause: cause.into() },
         _ => StoreError::Unavailable { act, key, cause: cause.into() },
@@ -336,6 +366,55 @@ mod tests {
         store.delete("a/b").await.unwrap();
         store.delete("a/b").await.unwrap();
         assert_eq!(store.get("a/b").await.unwrap(), None);
+    }
+
+    /// The error says that a later try changes nothing, so that the other files are sent.
+    #[tokio::test]
+    async fn file_that_cannot_be_sent_is_unfit() {
+        let (folder, store) = store();
+        let good = folder.path().join("good");
+        fs::write(&good, "x").unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        let long = "n".repeat(300);
+        let of = |source: &str| folder.path().join(source);
+        for (key, source) in [("a", of("pipe")), ("a", of("root")), (long.as_str(), good.clone()), ("a/../b", good.clone())] {
+            let sent = store.put_file(key, &source).await;
+            assert!(matches!(sent, Err(StoreError::Unfit { .. })), "{}: {sent:?}", source.display());
+        }
+        assert!(matches!(store.put_file("a", &of("absent")).await, Err(StoreError::Unavailable { .. })));
+        let denied = io::Error::new(ErrorKind::PermissionDenied, Unreadable::of(ErrorKind::PermissionDenied.into()));
+        assert!(matches!(failed("upload", "a", denied), StoreError::Unfit { .. }), "the source, and not the root");
+        assert!(matches!(failed("upload", "a", ErrorKind::PermissionDenied.into()), StoreError::Denied { .. }));
+        store.put_file("a", &good).await.unwrap();
+    }
+
+    /// One odd object must not hold up a daemon, a sweeper or a verb.
+    #[tokio::test]
+    async fn only_regular_files_of_bounded_size_are_read() {
+        let (folder, store) = store();
+        let at = |key: &str| folder.path().join("root").join(key);
+        fs::create_dir(at("a")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("a/pipe"), rustix::fs::Mode::RUSR).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("a/socket")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at("a/device")).unwrap();
+        std::os::unix::fs::symlink("/etc", at("a/folder")).unwrap();
+        fs::write(folder.path().join("outside"), "x").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("outside"), at("a/link")).unwrap();
+        File::create(at("a/endless")).unwrap().set_len(1 << 40).unwrap();
+        fs::create_dir(at("a/sub")).unwrap();
+        for key in ["a/pipe", "a/socket", "a/device", "a/folder", "a/link", "a/endless", "a/sub"] {
+            let read = store.get(key).await;
+            assert!(matches!(read, Err(StoreError::Unfit { .. })), "{key}: {read:?}");
+        }
+        for key in ["a/pipe", "a/device", "a/link"] {
+            let fetched = store.get_file(key, &folder.path().join("fetched")).await;
+            assert!(matches!(fetched, Err(StoreError::Unfit { .. })), "{key}: {fetched:?}");
+        }
+        assert_eq!(store.list("a/").await.unwrap().len(), 6, "no link is walked into");
+        store.put("a/b", Bytes::from_static(b"12345678")).await.unwrap();
+        assert!(matches!(store.get_at_most("a/b", 7).await, Err(StoreError::Unfit { .. })));
+        assert_eq!(store.get_at_most("a/b", 8).await.unwrap().unwrap().len(), 8);
+        assert_eq!(store.get_at_most("a/none", 8).await.unwrap(), None);
     }
 
     #[tokio::test]

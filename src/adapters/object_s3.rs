@@ -20,15 +20,19 @@ use object_store::path::Path as Key;
 use object_store::signer::Signer;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
+use super::hashed::Unreadable;
 use super::object_parts::{Uploads, copy_in_parts};
 use super::object_pieces::{download, head, is_refused};
 use super::object_source::{Source, generic};
 use super::system_clock::SystemClock;
 use crate::market::{Span, elapsed};
-use crate::ports::{Arrival, Clock as _, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError, chain};
+use crate::ports::{Arrival, Clock as _, Created, Lives, OBJECT_BYTES_MAX, ObjectMeta, SignedUrl, Store, StoreError, chain};
 
 /// What S3 copies in one call.
 const COPY_BYTES_MAX: u64 = 5 << 30;
+
+/// The longest name that S3 gives an object.
+const KEY_BYTES_MAX: usize = 1024;
 
 /// How long one call may go on trying inside the client. The loops above try again anyway and must hear of trouble soon:
 /// longer, and a heartbeat waits behind a dead line; shorter, and one slow answer looks like an outage.
@@ -114,7 +118,12 @@ impl S3Store {
     fn key(&self, key: &str) -> Result<Key, Error> {
         let key = key.trim_end_matches('/');
         let full = if self.prefix.is_empty() { key.to_owned() } else { format!("{}/{key}", self.prefix) };
-        Ok(Key::parse(full.trim_end_matches('/'))?)
+        let key = Key::parse(full.trim_end_matches('/'))?;
+        if key.as_ref().len() > KEY_BYTES_MAX {
+            let text = format!("its name in the bucket is longer than {KEY_BYTES_MAX} bytes");
+            return Err(generic(io::Error::new(io::ErrorKind::InvalidFilename, text)));
+        }
+        Ok(key)
     }
 
     /// The key as we know it, from the one in the bucket.
@@ -152,8 +161,19 @@ impl Store for S3Store {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
-        let read = async { self.s3.get(&self.key(key)?).await?.bytes().await };
-        absent_is_none(read.await).map_err(|error| failed("read", key, error))
+        self.get_at_most(key, OBJECT_BYTES_MAX).await
+    }
+
+    async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
+        let read = async {
+            let found = self.s3.get(&self.key(key)?).await?;
+            // Its length comes before its body.
+            if found.meta.size > bytes_max { Ok(None) } else { found.bytes().await.map(Some) }
+        };
+        match absent_is_none(read.await).map_err(|error| failed("read", key, error))? {
+            Some(None) => Err(StoreError::too_large(key, bytes_max)),
+            found => Ok(found.flatten()),
+        }
     }
 
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
@@ -288,11 +308,16 @@ const TOO_SKEWED: &str = "RequestTimeTooSkewed";
 
 fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
     let key = key.to_owned();
+    if matches!(error, Error::InvalidPath { .. }) {
+        return StoreError::Unfit { act, key, cause: error.into() };
+    }
     if is_refused(&error) && !chain(&error).contains(TOO_SKEWED) {
         return StoreError::Denied { act, key, cause: error.into() };
     }
     let io = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
     match io.map(io::Error::kind) {
+        _ if io.is_some_and(Unreadable::is) => StoreError::Unfit { act, key, cause: error.into() },
+        Some(io::ErrorKind::InvalidFilename) => StoreError::Unfit { act, key, cause: error.into() },
         Some(io::ErrorKind::StorageFull) => StoreError::Full { act, key, cause: error.into() },
         // A file or a folder here, and nothing that the store could mend.
         Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => StoreError::Denied { act, key, cause: error.into() },
@@ -385,6 +410,17 @@ mod tests {
                 assert_eq!(matches!(told, Err(StoreError::Denied { .. })), denied, "{code}: {told:?}");
                 assert_eq!(matches!(told, Err(StoreError::Unavailable { .. })), !denied, "{code}: {told:?}");
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn name_that_no_bucket_takes_is_unfit() {
+        let settings = [(AmazonS3ConfigKey::AccessKeyId, "a"), (AmazonS3ConfigKey::SecretAccessKey, "b"), (AmazonS3ConfigKey::Region, "us-east-1")];
+        let store = S3Store::open("bucket", "jobs", &settings, None).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for key in ["a\nb".to_owned(), "a/\u{7f}".to_owned(), "n/".repeat(600)] {
+            let sent = store.put_file(&key, file.path()).await;
+            assert!(matches!(sent, Err(StoreError::Unfit { .. })), "{key:?}: {sent:?}");
         }
     }
 

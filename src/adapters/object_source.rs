@@ -6,8 +6,6 @@
 //! The room bounds the memory of all files together, however many they are, and with it the parts that are under way at once:
 //! few until one of them arrived soon, more on a line that carries them. What must never live here: what is sent, and where to.
 
-#![expect(clippy::disallowed_methods, reason = "reads the files that it uploads")]
-
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -19,6 +17,8 @@ use bytes::Bytes;
 use object_store::Error;
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::hashed::open_source;
 
 /// The least size of a part on the way up, and its size on the way down. S3 refuses less than 5 MiB; larger parts need
 /// more memory and lose more to a broken line.
@@ -170,7 +170,7 @@ pub(super) struct Source {
 
 impl Source {
     pub fn open(path: &Path, hashed: bool) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = open_source(path)?;
         let size = file.metadata()?.len();
         Ok(Source { file, size, hash: hashed.then(Sha256::new), part_bytes: part_bytes(size), number: 0, bytes: 0 })
     }

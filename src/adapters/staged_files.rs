@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::hashed::{Unreadable, open_source};
 use crate::ports::{StageFile, StagedFile};
 
 /// A file of this size is copied in milliseconds. Larger ones would take the disk from the training.
@@ -41,6 +42,10 @@ pub(super) fn stage(files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<
 fn stage_in(files: &[StageFile], folder: &Path) -> io::Result<Vec<StagedFile>> {
     let mut copied = 0;
     let mut hold = |(index, file): (usize, &StageFile)| {
+        // The upload tells of a file that we may not read. The others are held all the same.
+        if open_source(&file.path).is_err_and(|error| Unreadable::is(&error)) {
+            return Ok(StagedFile { path: file.path.clone(), is_copy: false });
+        }
         let path = folder.join(index.to_string());
         let is_small = file.bytes <= COPIED_MAX && copied + file.bytes <= COPIED_SUM_MAX;
         if (is_small || file.is_log) && copy(&file.path, &path).is_ok() {

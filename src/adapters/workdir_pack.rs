@@ -83,8 +83,22 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     let (told, pruned) = std::sync::mpsc::channel();
     let mut walk = walker(root);
     let skipped = skip.clone();
-    walk.filter_entry(move |entry| match reason_to_prune(entry, &skipped) {
+    let (warn, unfit) = std::sync::mpsc::channel();
+    let base = top(root).unwrap_or(root).to_owned();
+    // The walk reads the ignore files of a folder as it enters it, and never finds the end of a device.
+    let enters = move |folder: &Path| match unfit_ignore_file(&base, folder) {
         None => true,
+        Some(finding) => {
+            let _ = warn.send(finding);
+            false
+        }
+    };
+    if !ignore_folders(root).iter().all(|folder| enters(folder)) {
+        survey.findings.extend(unfit.try_iter());
+        return survey;
+    }
+    walk.filter_entry(move |entry| match reason_to_prune(entry, &skipped) {
+        None => !entry.file_type().is_some_and(|kind| kind.is_dir()) || enters(entry.path()),
         Some(reason) => {
             // The receiver lives as long as the walk.
             let _ = told.send((entry.path().to_owned(), reason));
@@ -103,6 +117,10 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
         }
     }
     left_out.pruned.extend(pruned.try_iter());
+    survey.findings.extend(unfit.try_iter());
+    if survey.findings.iter().any(|finding| finding.message.ends_with(NOT_READ)) {
+        return survey;
+    }
     take_in_tracked(&mut survey, &mut left_out, &skip);
     left_out.tell(&mut survey);
     not_brought_back(&mut survey);
@@ -166,10 +184,46 @@ fn not_brought_back(survey: &mut Survey) {
     }
 }
 
+const NOT_READ: &str = " and is refused";
+
+/// The largest ignore file that is read. The largest that are known have some thousand lines.
+const IGNORE_BYTES_MAX: u64 = 1_000_000;
+
+/// The folders above the walk whose ignore files it reads, and its own.
+fn ignore_folders(root: &Path) -> Vec<PathBuf> {
+    let Some(top) = top(root) else { return vec![root.to_owned()] };
+    root.ancestors().take_while(|folder| folder.starts_with(top)).map(Path::to_owned).chain([top.join(".git/info")]).collect()
+}
+
+/// The folder of the git repository that this one lies in.
+fn top(root: &Path) -> Option<&Path> {
+    root.ancestors().find(|folder| folder.join(".git").exists())
+}
+
+/// An ignore file of a folder that cannot be read to its end, or leads out of the workdir; git follows no link there either.
+fn unfit_ignore_file(root: &Path, folder: &Path) -> Option<Finding> {
+    let names: &[&str] = if folder.ends_with(".git/info") { &["exclude"] } else { &[".gitignore", ".lampignore"] };
+    let problem = |path: &PathBuf| {
+        let is_link = fs::symlink_metadata(path).ok()?.is_symlink();
+        let meta = fs::metadata(path).ok()?;
+        match () {
+            () if is_link && !fs::canonicalize(path).ok()?.starts_with(fs::canonicalize(root).ok()?) => Some("is a link that leads outside"),
+            // A folder of that name is one like others.
+            () if meta.is_dir() => None,
+            () if !meta.is_file() => Some("is no regular file"),
+            () if meta.len() > IGNORE_BYTES_MAX => Some("is larger than 1 MB"),
+            () => None,
+        }
+    };
+    let (path, problem) = names.iter().map(|name| folder.join(name)).find_map(|path| problem(&path).map(|problem| (path, problem)))?;
+    let shown = path.strip_prefix(root).unwrap_or(&path).display();
+    Some(Finding::error("workdir", format!("`{shown}` {problem}{NOT_READ}")).hint("put a file with the patterns in its place"))
+}
+
 fn walker(root: &Path) -> WalkBuilder {
     // Above the workdir, an ignore file counts only inside the same git repository: a `.gitignore` in the home folder that
     // hides everything must not hide a project that is no part of it.
-    let in_repository = root.ancestors().any(|folder| folder.join(".git").exists());
+    let in_repository = top(root).is_some();
     let mut walk = WalkBuilder::new(root);
     walk.standard_filters(false)
         .git_ignore(true)

@@ -29,7 +29,7 @@ impl Ahead {
         self.end.by.filter(|_| is_limit || self.is_left_to_cloud())
     }
 
-    fn is_left_to_cloud(&self) -> bool {
+    pub(super) fn is_left_to_cloud(&self) -> bool {
         matches!(self.end.then, Afterwards::LeaveToCloud { .. })
     }
 }

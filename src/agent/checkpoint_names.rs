@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::job::is_log_name;
+use crate::job::{CheckpointLink, is_log_name};
 
 /// The numbers in a name, in their order.
 pub(super) type Numbers = Vec<u64>;
@@ -180,6 +180,28 @@ const UNFINISHED_BEGINS: [&str; 2] = [".tmp", "tmp-"];
 pub(super) fn is_unfinished(path: &str) -> bool {
     let says = |name: &str| UNFINISHED_ENDS.iter().any(|end| name.ends_with(end)) || UNFINISHED_BEGINS.iter().any(|begin| name.starts_with(begin));
     path.split('/').any(says)
+}
+
+/// Whether a path leads to something below its folder. Upload and restore both ask this.
+pub(super) fn stays_below(path: &str) -> bool {
+    !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// Whether a link leads to something below the checkpoint folder, by its words alone. The same holds for it.
+pub(super) fn link_stays_below(link: &CheckpointLink) -> bool {
+    if !stays_below(&link.path) || link.target.is_empty() || link.target.starts_with('/') || link.target.contains('\0') {
+        return false;
+    }
+    let mut depth = link.path.matches('/').count();
+    for part in link.target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if depth == 0 => return false,
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    depth > 0
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! before and after all of it. Otherwise the try is torn: its number is spent, no manifest is written, and whatever was read whole
 //! is remembered so that the next try need not send it again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,14 @@ use futures::future::{BoxFuture, Shared};
 use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint_names::{Places, is_log};
+use super::checkpoint_names::{Places, is_log, link_stays_below};
 use super::checkpoint_picture::{has_grown, is_link, picture, stamps, stands};
 use super::checkpoint_watch::Picture;
 use super::checkpoints::{KEPT, Kept};
 use super::outbox::{Outbox, Pace, chain};
 use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step, may_tell_step};
 use crate::jobdir::{JobDirError, layout, unless_damaged};
-use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, Tree, TreeFile};
+use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, StoreError, Tree, TreeFile, TreeLink};
 
 /// Files on their way at once. One leaves a fast line idle between two files; checkpoints are few large files, whose parts the
 /// store sends side by side in bounded memory, so that more files at once gain nothing.
@@ -128,14 +128,19 @@ fn looked(mut tree: Tree) -> io::Result<Look> {
             "it holds more than {FILES_MAX} files, which is the limit: save what must be kept to a folder of its own"
         )));
     }
-    let skipped = std::mem::take(&mut tree.skipped);
-    let links = tree.links.iter().map(|link| CheckpointLink { path: link.path.clone(), target: link.target.clone() }).collect();
+    let mut skipped = std::mem::take(&mut tree.skipped);
+    // The restore would refuse these links.
+    let link = |link: &TreeLink| CheckpointLink { path: link.path.clone(), target: link.target.clone() };
+    let (good, bad): (Vec<TreeLink>, Vec<TreeLink>) = tree.links.into_iter().partition(|there| link_stays_below(&link(there)));
+    skipped.extend(bad.into_iter().map(|bad| format!("{}: a link that leads outside", bad.path)));
+    let links = good.iter().map(link).collect();
+    tree.links = good;
     Ok(Look { picture: picture(tree), skipped, links })
 }
 
 /// What makes a file the same file with the same content, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Identity {
+pub(super) struct Identity {
     inode: u64,
     bytes: u64,
     modified_nanos: i64,
@@ -166,6 +171,18 @@ pub(super) enum Torn {
     /// By an agent before this one, which had no room to note it down.
     #[error("the job directory holds all of it already, in a newer checkpoint")]
     Known,
+    /// None of its files can ever be sent.
+    #[error("no file of it can be sent")]
+    Unfit(LeftOut),
+}
+
+/// The files that no try can send, by their paths, each with the reason.
+pub(super) type LeftOut = BTreeMap<String, String>;
+
+/// The result of one try.
+pub(super) struct Sent {
+    pub manifest: Manifest,
+    pub left_out: LeftOut,
 }
 
 /// All that one try needs; owned, so that a try can be dropped at any moment.
@@ -188,6 +205,8 @@ pub(super) struct Try {
     pub sent: Arc<AtomicU64>,
     /// What a person should know, when tries keep failing.
     pub trouble: Arc<Mutex<Option<String>>>,
+    /// Files that can never be sent, with the reason. The rest is sent.
+    pub unfit: Mutex<HashMap<Identity, String>>,
 }
 
 /// Why files cannot be held.
@@ -212,7 +231,7 @@ impl Try {
     ///
     /// What can be held is held first: then rotation and the next save tear nothing, and only a file that joins it later shows that it
     /// was not whole.
-    pub(super) async fn run(mut self) -> Result<Manifest, Torn> {
+    pub(super) async fn run(mut self) -> Result<Sent, Torn> {
         let begun = self.outbox.clock.mono();
         let held = self.hold().await;
         let sent = match &held {
@@ -233,7 +252,11 @@ impl Try {
         if !self.folder.look().await.is_ok_and(|look| still(&look)) {
             return Err(Torn::Folder);
         }
+        let left_out = self.left_out();
         self.manifest.files = self.files()?;
+        if self.manifest.files.is_empty() && !left_out.is_empty() {
+            return Err(Torn::Unfit(left_out));
+        }
         let is_in = |link: &CheckpointLink| self.picture.iter().any(|file| is_link(file) && file.path == link.path);
         self.manifest.links = self.links.iter().filter(|link| is_in(link)).cloned().collect();
         if self.unknown.as_ref().is_some_and(|before| holds_all(before, &self.manifest.files)) {
@@ -253,7 +276,7 @@ impl Try {
             })
             .await;
         let created = *created.lock().expect("never held over a panic");
-        if created == Some(Created::New) { Ok(self.manifest) } else { Err(Torn::Number) }
+        if created == Some(Created::New) { Ok(Sent { manifest: self.manifest, left_out }) } else { Err(Torn::Number) }
     }
 
     /// The step that names and small files of the checkpoint say.
@@ -351,9 +374,16 @@ impl Try {
                     let key = key.strip_prefix(&prefix).expect("every key of a job begins with its prefix").to_owned();
                     self.contents.add_sized(file.stamp, key, sha256, bytes);
                     self.sent.fetch_add(bytes, Ordering::Relaxed);
+                    self.pace.came();
                     return Ok(());
                 }
                 Some(Ok(_)) => return Err(torn()),
+                // The rest is sent at once.
+                Some(Err(StoreError::Unfit { cause, .. })) => {
+                    tracing::warn!("`{}` is left out of the checkpoint: {}", file.path, chain(&*cause));
+                    self.unfit.lock().expect("never held over a panic").insert(Identity::of(file.stamp), chain(&*cause));
+                    return Ok(());
+                }
                 Some(Err(error)) => self.failed(file, failures + 1, &chain(&error)),
                 None => self.failed(file, failures + 1, &format!("no answer within {} s", limit.as_secs())),
             }
@@ -370,14 +400,21 @@ impl Try {
         }
     }
 
+    fn left_out(&self) -> LeftOut {
+        let unfit = self.unfit.lock().expect("never held over a panic");
+        let why = |file: &TreeFile| Some((file.path.clone(), unfit.get(&Identity::of(file.stamp))?.clone()));
+        self.picture.iter().filter_map(why).collect()
+    }
+
     fn files(&self) -> Result<Vec<CheckpointFile>, Torn> {
-        let stored = self.contents.lock();
+        let (stored, unfit) = (self.contents.lock(), self.unfit.lock().expect("never held over a panic"));
         let entry = |file: &TreeFile| {
             let Stored { key, sha256, bytes } = stored.get(&Identity::of(file.stamp)).cloned().ok_or(Torn::Folder)?;
             let (bytes, modified) = (bytes.unwrap_or(file.stamp.bytes), Some(file.stamp.modified_nanos));
             Ok(CheckpointFile { path: file.path.clone(), bytes, sha256, key, mode: Some(file.stamp.mode), modified })
         };
-        self.picture.iter().filter(|file| !is_link(file)).map(entry).collect()
+        let is_sent = |file: &&TreeFile| !is_link(file) && !unfit.contains_key(&Identity::of(file.stamp));
+        self.picture.iter().filter(is_sent).map(entry).collect()
     }
 }
 

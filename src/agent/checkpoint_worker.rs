@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 
 use super::checkpoint_motion::QUIET;
 use super::checkpoint_picture::has_news;
-use super::checkpoint_upload::{Numbers, Torn, Try, numbers};
+use super::checkpoint_upload::{LeftOut, Numbers, Sent, Torn, Try, numbers};
 use super::checkpoint_watch::{Before, FolderWatch, Picture, Ripe, Signs};
-use super::checkpoints::{Ask, KEPT, Save, Saved, Shared};
+use super::checkpoints::{Ask, KEPT, Save, Saved, Shared, Trouble, left_out};
 use super::journal::Journal;
 use crate::job::{CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT};
 use crate::jobdir::What;
@@ -41,6 +41,9 @@ const TORN_MAX: u32 = 3;
 /// Sentences that a person is told in one attempt.
 const SAID_MAX: usize = 20;
 
+/// People are told after this time without a single success. They hear of it within the minute.
+const UNSENT_FOR: Duration = Duration::from_secs(20);
+
 pub(super) struct Worker {
     shared: Arc<Shared>,
     journal: Journal,
@@ -67,7 +70,7 @@ pub(super) struct Worker {
 
 /// How an upload ended.
 enum Ended {
-    Done(Manifest),
+    Done(Sent),
     Torn(Torn),
     OutOfTime { sent: u64, total: u64 },
 }
@@ -175,6 +178,7 @@ impl Worker {
         match look {
             Ok(look) => {
                 self.blind = None;
+                self.tell(Trouble::Blind, None);
                 self.shared.bytes.store(look.picture.iter().map(|file| file.stamp.bytes).sum(), Ordering::Relaxed);
                 self.links = look.links;
                 if !look.skipped.is_empty() {
@@ -185,14 +189,18 @@ impl Worker {
                     self.shared.board.checkpoint_changed();
                 }
                 self.remember_doubt();
-                if self.watch.never_rests(now) {
+                let never_rests = self.watch.never_rests(now);
+                self.tell(Trouble::Restless, never_rests.then(|| NEVER_RESTS.to_owned()));
+                if never_rests {
                     self.say(NEVER_RESTS.to_owned());
                 }
             }
             Err(error) => {
                 let text = format!("cannot look at the checkpoint folder: {error}");
-                self.blind = Some((self.blind.take().map_or(now, |(since, _)| since), text.clone()));
-                self.say(text);
+                let since = self.blind.take().map_or(now, |(since, _)| since);
+                self.blind = Some((since, text.clone()));
+                self.say(text.clone());
+                self.tell(Trouble::Blind, (now.saturating_sub(since) >= BLIND_FOR).then(|| format!("nothing is saved: {text}")));
             }
         }
     }
@@ -208,6 +216,42 @@ impl Worker {
         let (doubted, mut kept) = (self.watch.doubted(), self.shared.kept());
         if kept.doubted != doubted {
             kept.doubted = doubted;
+            self.shared.outbox.keep(KEPT, &*kept);
+        }
+    }
+
+    /// Sets a sentence of the status. `None` takes it back.
+    fn tell(&self, trouble: Trouble, text: Option<String>) {
+        let mut troubles = self.shared.troubles();
+        match text {
+            Some(text) => drop(troubles.insert(trouble, text)),
+            None => drop(troubles.remove(&trouble)),
+        }
+    }
+
+    /// Tells of a job root that takes nothing, once it has gone on for a while.
+    fn tell_of_silence(&self, why: Option<&str>) {
+        let failing = self.shared.pace.failing_for(&*self.shared.outbox.clock);
+        if failing >= UNSENT_FOR {
+            let why = why.unwrap_or("the job root does not take it");
+            self.shared.troubles().entry(Trouble::Unsent).or_insert_with(|| format!("nothing is saved, and it is tried again: {why}"));
+        }
+    }
+
+    /// Tells of the files that can never be sent.
+    fn leave_out(&mut self, unfit: &LeftOut) {
+        let first = unfit.iter().next().map(|(path, why)| {
+            let rest = unfit.len() - 1;
+            let others = if rest > 0 { format!(", and {rest} others") } else { String::new() };
+            format!("{}, for it cannot be sent{others}: {why}", left_out(path))
+        });
+        self.tell(Trouble::Unfit, first.clone());
+        if let Some(text) = first {
+            self.say(text);
+        }
+        let mut kept = self.shared.kept();
+        if kept.left_out != *unfit {
+            kept.left_out = unfit.clone();
             self.shared.outbox.keep(KEPT, &*kept);
         }
     }
@@ -322,6 +366,7 @@ impl Worker {
             unknown: self.unknown.clone(),
             sent: Arc::clone(&sent),
             trouble: Arc::clone(&trouble),
+            unfit: Mutex::default(),
         };
         let ended = self.drive(attempt, &ripe.picture, &sent, &trouble).await;
         self.shared.is_uploading(None);
@@ -342,6 +387,7 @@ impl Worker {
         let running = attempt.run();
         tokio::pin!(running);
         let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
+        let mut why = None;
         loop {
             tokio::select! {
                 biased;
@@ -350,10 +396,11 @@ impl Worker {
                 () = clock.sleep(self.look_after.min(LOOK)) => self.look().await,
                 () = board.marked() => self.look().await,
             }
-            let trouble = trouble.lock().expect("never held over a panic").take();
-            if let Some(text) = trouble {
-                self.say(text);
+            if let Some(text) = trouble.lock().expect("never held over a panic").take() {
+                self.say(text.clone());
+                why = Some(text);
             }
+            self.tell_of_silence(why.as_deref());
             if self.watch.has_grown(picture) {
                 return Ended::Torn(Torn::Folder);
             }
@@ -377,6 +424,7 @@ impl Worker {
                 () = clock.sleep(self.look_after) => self.look().await,
                 () = board.marked() => self.look().await,
             }
+            self.tell_of_silence(None);
             if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {
                 return None;
             }
@@ -386,9 +434,11 @@ impl Worker {
     /// `which`: the save that it answers. One that took its place meanwhile has an answer of its own.
     fn ended(&mut self, ended: Ended, picture: Picture, which: Option<u64>, cost: f64) {
         match ended {
-            Ended::Done(manifest) => {
+            Ended::Done(Sent { manifest, left_out }) => {
                 (self.torn, self.unknown) = (0, None);
+                self.came();
                 let summary = self.keep(manifest, picture, cost);
+                self.leave_out(&left_out);
                 // Of a series, the newest may be half where its writer was killed, and the one before is kept: that is no answer, and the
                 // loss is told (seeds 1317 and 1438 of pairs).
                 let is_all = !(self.watch.ended() && self.watch.dirty());
@@ -399,9 +449,20 @@ impl Worker {
             // An agent before this one has kept it, and more, on a disk without room for its note (seeds 92003063 and 92003332 of 24 h: it was
             // kept once more, and the next machine went on from that).
             Ended::Torn(Torn::Known) => {
+                self.came();
                 self.watch.keep(picture);
                 let mut kept = self.shared.kept();
                 kept.last = self.unknown.as_ref().map(|unknown| unknown.summary()).or(kept.last.take());
+            }
+            // No later try is another: what is there is looked at again when it changes.
+            Ended::Torn(Torn::Unfit(left_out)) => {
+                self.torn = 0;
+                self.came();
+                self.watch.keep(picture);
+                self.leave_out(&left_out);
+                if which == Some(self.accepted) {
+                    self.reply(Saved::Failed("none of its files can be sent".into()));
+                }
             }
             Ended::Torn(why) => {
                 tracing::info!("a checkpoint was torn and will be tried again: {why}");
@@ -410,7 +471,9 @@ impl Worker {
                 }
                 self.torn += 1;
                 if self.torn == TORN_MAX {
-                    self.say(format!("the checkpoint folder changes faster than it can be uploaded: {TORN_MAX} tries in a row were torn"));
+                    let text = format!("the checkpoint folder changes faster than it can be uploaded: {TORN_MAX} tries in a row were torn");
+                    self.say(text.clone());
+                    self.tell(Trouble::Torn, Some(format!("nothing is saved: {text}")));
                 }
                 // What was sent is remembered, so the next try is shorter; it need not wait for the interval.
                 self.not_before = Duration::ZERO;
@@ -421,6 +484,13 @@ impl Worker {
                 self.again();
             }
         }
+    }
+
+    /// The job root has taken all that it was to take.
+    fn came(&self) {
+        self.shared.pace.came();
+        self.tell(Trouble::Unsent, None);
+        self.tell(Trouble::Torn, None);
     }
 
     /// The manifest is written.

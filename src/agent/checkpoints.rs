@@ -9,7 +9,7 @@
 //! The folder is looked at during an upload too, so that a torn try ends at once. What must never live here: when to save
 //! (that is `policy`), the signal (that is the loop's).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::checkpoint_picture::{has_news, without_logs};
-use super::checkpoint_upload::{Contents, Folder};
+use super::checkpoint_upload::{Contents, Folder, LeftOut};
 use super::checkpoint_watch::Picture;
 use super::checkpoint_worker::Worker;
 use super::journal::Journal;
@@ -80,8 +80,25 @@ pub(super) struct Shared {
     pub uploading: Mutex<Option<Duration>>,
     /// Size of the folder at the last look.
     pub bytes: AtomicU64,
+    /// Why what is saved is not kept now, in sentences for people. Each is taken back when it is over.
+    pub troubles: Mutex<BTreeMap<Trouble, String>>,
     /// Nothing is uploaded: the workload was started from an older checkpoint, and has not shown that it gets on with it.
     pub held: AtomicBool,
+}
+
+/// A reason why a save is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    /// The folder cannot be looked at.
+    Blind,
+    /// The job root does not take it.
+    Unsent,
+    /// It changes too fast.
+    Torn,
+    /// It is written without a pause.
+    Restless,
+    /// Some files cannot be sent.
+    Unfit,
 }
 
 /// How the processes of the workload ended.
@@ -110,6 +127,9 @@ pub(super) struct Kept {
     /// What a process that is gone may have left half, and how much is written in its place at least.
     #[serde(default)]
     pub doubted: Vec<(String, FileStamp, u64)>,
+    /// The files of the newest save that can never be sent.
+    #[serde(default)]
+    pub left_out: LeftOut,
     /// Save, quiet time and upload together, in seconds.
     pub costs: Vec<f64>,
     /// Seconds of the uploads alone.
@@ -153,6 +173,7 @@ impl Checkpoints {
             hurry: AtomicBool::default(),
             uploading: Mutex::default(),
             bytes: AtomicU64::default(),
+            troubles: Mutex::default(),
             held: AtomicBool::default(),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
@@ -238,6 +259,21 @@ impl Checkpoints {
         self.shared.kept().last.clone()
     }
 
+    /// Why what is saved is not kept now, for people.
+    pub fn troubles(&self) -> Vec<String> {
+        self.shared.troubles().values().cloned().collect()
+    }
+
+    /// The files of the newest save that can never be sent, in sentences.
+    pub fn left_out(&self) -> Vec<String> {
+        let kept = self.shared.kept();
+        let mut losses: Vec<String> = kept.left_out.iter().take(LEFT_OUT_TOLD).map(|(path, why)| format!("{}: {why}", left_out(path))).collect();
+        if let Some(more) = kept.left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|more| *more > 0) {
+            losses.push(format!("{more} more files of the checkpoints are not kept"));
+        }
+        losses
+    }
+
     /// Complete checkpoints written by this attempt.
     pub fn count(&self) -> u32 {
         self.shared.kept().count
@@ -278,6 +314,13 @@ impl Checkpoints {
     }
 }
 
+/// Files of a checkpoint that are named when they are not kept; the rest is a number.
+const LEFT_OUT_TOLD: usize = 10;
+
+pub(super) fn left_out(path: &str) -> String {
+    format!("`{path}` of the checkpoints is not kept")
+}
+
 /// A script may write its settings as it begins. A save is larger than this share of the checkpoint before it, which may hold several
 /// saves. If the share is smaller, settings count as a save. If it is larger, a save may not count beside many others.
 const SETTINGS_SHARE: u64 = 50;
@@ -297,6 +340,10 @@ fn p95(costs: &[f64]) -> Option<f64> {
 impl Shared {
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("nobody panics while holding what is kept: fields are only read and set")
+    }
+
+    pub(super) fn troubles(&self) -> MutexGuard<'_, BTreeMap<Trouble, String>> {
+        self.troubles.lock().expect("they are only read and set")
     }
 
     pub(super) fn is_uploading(&self, since: Option<Duration>) {

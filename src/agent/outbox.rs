@@ -9,8 +9,8 @@
 use std::error::Error;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -138,6 +138,8 @@ pub(super) struct Pace {
     /// How many wait.
     hurried: AtomicU32,
     kick: Notify,
+    /// Since when nothing has come through, by the steady clock.
+    failing: Mutex<Option<Duration>>,
 }
 
 impl Pace {
@@ -154,6 +156,17 @@ impl Pace {
 
     pub(super) fn hurried(&self) -> bool {
         self.hurried.load(Ordering::Relaxed) > 0
+    }
+
+    /// Something came through.
+    pub(super) fn came(&self) {
+        *self.failing.lock().expect("it is only read and set") = None;
+    }
+
+    /// For how long every try has failed.
+    pub(super) fn failing_for(&self, clock: &dyn Clock) -> Duration {
+        let since = *self.failing.lock().expect("it is only read and set");
+        since.map_or(Duration::ZERO, |since| clock.mono().saturating_sub(since))
     }
 
     /// Keeps a distance between two writes, unless somebody waits.
@@ -174,6 +187,7 @@ impl Pace {
     }
 
     pub(super) async fn wait_at_most(&self, most: Duration, clock: &dyn Clock, failures: u32) {
+        self.failing.lock().expect("it is only read and set").get_or_insert(clock.mono());
         let doubled = WAIT_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
         let time = if self.hurried() { doubled.min(WAIT_MAX_HURRIED) } else { doubled.min(most) };
         tokio::select! {

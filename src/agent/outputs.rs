@@ -71,8 +71,10 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
     // The machine is about to go: tries follow each other closely.
     pace.hurry();
     let arrived = Mutex::new(vec![false; found.files.len()]);
+    // Why one can never be sent.
+    let unfit = Mutex::new(BTreeMap::<usize, String>::new());
     let keep = |(index, file)| -> BoxFuture<'_, ()> {
-        let (kept, arrived, pace) = (&kept, &arrived, &pace);
+        let (kept, arrived, pace, unfit) = (&kept, &arrived, &pace, &unfit);
         async move {
             match send(outbox, workdir, file, pace).await {
                 Ok(bytes) => {
@@ -81,7 +83,12 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
                     kept.bytes += bytes;
                     arrived.lock().expect("never held over a panic")[index] = true;
                 }
-                Err(error) => tracing::warn!("output `{}` is not kept: {}", file.path, chain(&error)),
+                Err(error) => {
+                    tracing::warn!("output `{}` is not kept: {}", file.path, chain(&error));
+                    if let StoreError::Unfit { cause, .. } = error {
+                        unfit.lock().expect("never held over a panic").insert(index, chain(&*cause));
+                    }
+                }
             }
         }
         .boxed()
@@ -93,10 +100,16 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
     let all = futures::future::join(small, large);
     let in_time = before(time_is_up, all).await.is_some();
     let arrived = arrived.into_inner().expect("never held over a panic");
-    let missing: Vec<&str> = found.files.iter().zip(&arrived).filter(|(_, arrived)| !**arrived).map(|(file, _)| file.path.as_str()).collect();
+    let unfit = unfit.into_inner().expect("never held over a panic");
+    let text = |index: usize, path: &str| match unfit.get(&index) {
+        Some(why) => format!("output `{path}` was not kept: {why}"),
+        None => format!("output `{path}` was not kept"),
+    };
+    let missing = arrived.iter().enumerate().filter(|(_, arrived)| !**arrived);
+    let missing: Vec<String> = missing.map(|(index, _)| text(index, &found.files[index].path)).collect();
     let mut kept = kept.into_inner().expect("never held over a panic");
     kept.losses = found.losses;
-    kept.losses.extend(missing.iter().take(LOSSES_MAX).map(|path| format!("output `{path}` was not kept")));
+    kept.losses.extend(missing.iter().take(LOSSES_MAX).cloned());
     if missing.len() > LOSSES_MAX {
         kept.losses.push(format!("{} more outputs were not kept", missing.len() - LOSSES_MAX));
     }
@@ -123,7 +136,7 @@ async fn send(outbox: &Outbox, workdir: &Path, file: &TreeFile, pace: &Pace) -> 
     loop {
         match outbox.dir.store().put_file_unhashed(&key, &path).await {
             Ok(bytes) => return Ok(bytes),
-            Err(error @ (StoreError::Denied { .. } | StoreError::Full { .. })) => return Err(error),
+            Err(error @ (StoreError::Denied { .. } | StoreError::Full { .. } | StoreError::Unfit { .. })) => return Err(error),
             Err(error) if matches!(outbox.files.stamp_aside(&path).await, Ok(None)) => return Err(error),
             Err(_) => {}
         }

@@ -25,6 +25,10 @@ pub(super) const UNKEPT_WITHIN: Duration = Duration::from_secs(10);
 /// checkpoint may have answers in seconds; one that takes longer hangs, and a longer wait for it is paid for.
 const FOLDER_ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
+/// The outputs have this part of the time for the end of a job. If it is larger, a last checkpoint of many gigabytes may be cut;
+/// if it is smaller, so are the outputs.
+const OUTPUTS_SHARE: u32 = 4;
+
 impl Agent {
     /// What the ended workload left: a last checkpoint, outputs, the rest of the log, samples and events.
     pub(super) async fn upload_rest(&mut self, ahead: &Ahead, until: Duration, asked_by: &str) -> Vec<String> {
@@ -37,7 +41,9 @@ impl Agent {
             let saved = match self.in_time(ahead, until, out.within(answers, checkpoints.ask())).await.flatten() {
                 Some(_) => {
                     let left = self.left(ahead, until).max(FLUSH_MIN);
-                    let saving = checkpoints.save(checkpoints.as_is(), asked_by, left);
+                    // The outputs have a share of their own, whatever becomes of the checkpoint. A job that goes on sends them again.
+                    let share = if self.has_outputs() && !ahead.is_left_to_cloud() { left / OUTPUTS_SHARE } else { Duration::ZERO };
+                    let saving = checkpoints.save(checkpoints.as_is(), asked_by, (left - share).max(FLUSH_MIN));
                     self.in_time(ahead, until, saving).await.unwrap_or_else(|| Saved::Failed(TIME_WAS_UP.into()))
                 }
                 None => Saved::Failed(format!("it did not answer within {}", Span::from_duration(answers))),
@@ -45,8 +51,9 @@ impl Agent {
             if let Saved::Failed(why) = saved {
                 losses.push(format!("what the checkpoint folder held at the end is not kept: {why}"));
             }
+            losses.extend(checkpoints.left_out());
         }
-        if self.attempt.mode == Mode::Launched && self.memory.stage == Stage::Main {
+        if self.has_outputs() {
             losses.extend(self.upload_outputs(ahead, until).await);
         }
         let (logs, samples, journal) = (self.logs.clone(), self.samples.clone(), self.journal.clone());
@@ -63,6 +70,11 @@ impl Agent {
             journal.record(What::Loss { text: text.clone() });
         }
         losses
+    }
+
+    /// A run of the agent alone leaves its files where they are.
+    fn has_outputs(&self) -> bool {
+        self.attempt.mode == Mode::Launched && self.memory.stage == Stage::Main
     }
 
     /// The time may be up sooner than it seems now: then they are told of it, and name what is missing.

@@ -345,9 +345,14 @@ impl Agent {
             notice: self.warned.notice.as_ref(),
             starts: self.memory.start,
             held_until: self.held_until,
-            attention: self.attention.len(),
+            attention: self.attention.len() + self.save_troubles().len(),
             last_checkpoint: self.checkpoints.as_ref().and_then(Checkpoints::last).map(|checkpoint| checkpoint.number),
         }
+    }
+
+    /// Why what the workload saves is not kept now.
+    fn save_troubles(&self) -> Vec<String> {
+        self.checkpoints.as_ref().map(Checkpoints::troubles).unwrap_or_default()
     }
 
     fn verdict_word(&self) -> &str {
@@ -379,7 +384,7 @@ impl Agent {
             notice: self.warned.notice.clone(),
             starts: self.memory.start,
             held_until: self.held_until,
-            attention: self.attention.clone(),
+            attention: self.attention.iter().cloned().chain(self.save_troubles()).collect(),
             exit: self.exit_of_main(),
             unmeasured: self.is_unmeasured(),
         }

@@ -10,7 +10,7 @@ use super::log_tail::LogTail;
 use super::printer::CLEAR;
 use super::signals::Left;
 use super::summary::Summary;
-use super::{Context, Fault, job_root, live, logs, run, status};
+use super::{Context, Fault, harmless, job_root, live, logs, run, status};
 use crate::controller::{Controller, JobMemory};
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
@@ -267,7 +267,7 @@ impl<'a> Attached<'a> {
             self.clear();
             let start = if self.mid_line { "\n" } else { "" };
             self.mid_line = false;
-            self.context.printer.raw_err(&format!("{start}{CLEAR}{}", live::line(summary, terminal_width() - 1)));
+            self.context.printer.raw_err(&format!("{start}{CLEAR}{}", harmless::one_line(&live::line(summary, terminal_width() - 1))));
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
             self.context.printer.note(live::line(summary, usize::MAX));

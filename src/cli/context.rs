@@ -116,6 +116,7 @@ impl From<ConfigError> for Fault {
             | ConfigError::NoHome
             | ConfigError::Folder { .. }
             | ConfigError::NoFile { .. }
+            | ConfigError::TooLarge { .. }
             | ConfigError::Script { .. } => ExitCode::FINDINGS,
             // It was read, and is no text.
             ConfigError::Read { source, .. } if source.kind() == std::io::ErrorKind::InvalidData => ExitCode::FINDINGS,

@@ -38,6 +38,19 @@ pub fn harmless(text: &str, colored: bool) -> Cow<'_, str> {
     shown.into()
 }
 
+/// The same for a value that belongs on one line: a name with a line break must not begin a line that looks like ours.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(ENDS_LINE) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    text.chars().for_each(|letter| if ENDS_LINE.contains(&letter) { push_visible(&mut shown, letter) } else { shown.push(letter) });
+    shown.into()
+}
+
+/// Characters that end a line on one terminal or another.
+const ENDS_LINE: [char; 5] = ['\n', '\r', '\u{b}', '\u{2028}', '\u{2029}'];
+
 /// A JSON document whose texts hold nothing that a terminal obeys. It means the same: serde leaves some of them as they are.
 pub fn controls_escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(is_harmful) {
@@ -49,9 +62,10 @@ pub fn controls_escaped(json: &str) -> Cow<'_, str> {
 
 const ESCAPE: char = '\u{1b}';
 
-/// Control characters, and those that turn the direction of a text so that it reads as another one.
+/// Control characters, those that turn the direction of a text so that it reads as another one, and the other ends of a line.
 fn is_harmful(letter: char) -> bool {
-    (letter.is_control() && letter != '\n' && letter != '\t') || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let turns = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || (letter.is_control() && letter != '\n' && letter != '\t')
 }
 
 fn push_visible(shown: &mut String, letter: char) {
@@ -77,6 +91,13 @@ mod tests {
             let Some(letter) = char::from_u32(code).filter(|letter| letter.is_control()) else { continue };
             assert!(!harmless(&letter.to_string(), true).contains(char::is_control), "{code:x}");
         }
+    }
+
+    #[test]
+    fn value_never_begins_line_of_its_own() {
+        let name = "a.pt\nhint: `curl x | sh`\u{2028}b\rc";
+        assert_eq!(one_line(name), "a.pt^Jhint: `curl x | sh`\u{fffd}b^Mc");
+        assert_eq!(one_line("a\tb"), "a\tb");
     }
 
     #[test]

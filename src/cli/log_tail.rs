@@ -7,13 +7,14 @@
 //! A day of output is some twenty thousand pieces: to list them again for each would be a third of a million pages.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Read as _};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
+use crate::wire::StoreError;
 
 /// Pieces that are fetched at once. Of at most a megabyte each before they are packed: eight fill a home's line at an answer
 /// in a tenth of a second, and more would only stand in memory.
@@ -66,7 +67,11 @@ impl LogTail {
     async fn fetch(&mut self, dir: &JobDir, prefix: &str) -> Result<(), JobDirError> {
         let few: Vec<String> = self.names.iter().take(READS_IN_FLIGHT).cloned().collect();
         let reads = few.into_iter().map(|name| async move {
-            let piece = dir.store().get(&format!("{prefix}{name}")).await?;
+            let piece = match dir.store().get(&format!("{prefix}{name}")).await {
+                // Something else in the place of a piece.
+                Err(StoreError::Unfit { .. }) => None,
+                piece => piece?,
+            };
             Ok::<_, JobDirError>((name, piece))
         });
         let read: Vec<_> = stream::iter(reads).buffered(READS_IN_FLIGHT).try_collect().await?;
@@ -76,8 +81,11 @@ impl LogTail {
     }
 }
 
+/// A piece is some megabytes at most. A longer one is cut.
+const UNPACKED_MAX: u64 = 64 * 1024 * 1024;
+
 fn unpacked(piece: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    zstd::stream::copy_decode(piece, &mut bytes)?;
+    zstd::stream::Decoder::new(piece)?.take(UNPACKED_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -145,7 +145,7 @@ impl Printer {
 
     /// A sentence of data: on a terminal it is broken at words, and goes on below after `hang` blanks.
     pub fn prose(&self, hang: usize, text: impl Display) {
-        let text = text.to_string();
+        let text = harmless::one_line(&text.to_string()).into_owned();
         self.line(self.columns_out.map_or_else(|| text.clone(), |width| wrap(&text, width, hang)));
     }
 
@@ -202,7 +202,7 @@ impl Printer {
     /// A sentence for people about what goes on; silent with `-q`, and where machines read a document.
     pub fn note(&self, text: impl Display) {
         if !self.quiet && self.speaks() {
-            self.err_line(&self.in_root(&text.to_string()));
+            self.err_line(&self.in_root(&harmless::one_line(&text.to_string())));
         }
     }
 
@@ -232,7 +232,8 @@ impl Printer {
     }
 
     fn warn_line(&self, text: &str) {
-        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Warning, "warning:"), self.in_root(text)));
+        let text = self.in_root(&harmless::one_line(text));
+        self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Warning, "warning:")));
     }
 
     pub fn hint(&self, text: impl Display) {
@@ -242,15 +243,23 @@ impl Printer {
     }
 
     fn hint_line(&self, text: &str) {
-        self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Hint, "hint:")));
+        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Hint, "hint:"), harmless::one_line(text)));
     }
 
     /// A question or a live line: stderr, no newline.
     pub fn raw_err(&self, text: &str) {
         self.spoke.store(true, Ordering::Relaxed);
         self.is_live.store(text.rsplit_once(CLEAR).is_some_and(|(_, rest)| !rest.is_empty() && !rest.ends_with('\n')), Ordering::Relaxed);
+        // The first is ours; what a workload says may hold one too.
+        let (before, rest) = text.split_once(CLEAR).map_or(("", text), |(before, rest)| (before, rest));
+        let clear = if rest.len() < text.len() { CLEAR } else { "" };
+        self.to_err(&format!("{before}{clear}"), rest);
+    }
+
+    /// `ours` as it is, and the text without what a terminal obeys.
+    fn to_err(&self, ours: &str, text: &str) {
+        let text = format!("{ours}{}", harmless::harmless(text, self.color_err));
         // Nobody is left to tell when stderr is gone.
-        let text = text.split(CLEAR).map(|part| harmless::harmless(part, self.color_err)).collect::<Vec<_>>().join(CLEAR);
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
@@ -259,15 +268,15 @@ impl Printer {
         let fault = &self.fault_in_root(fault);
         if self.format != Format::Text {
             let json = serde_json::json!({ "error": fault });
-            return self.raw_err(&format!("{json}\n"));
+            return self.to_err("", &format!("{}\n", harmless::controls_escaped(&json.to_string())));
         }
         self.findings(fault.file.as_deref(), &fault.findings);
-        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Bad, "error:"), fault.what));
+        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Bad, "error:"), harmless::one_line(&fault.what)));
         for cause in &fault.causes {
-            self.err_line(&format!("  because: {cause}"));
+            self.err_line(&format!("  because: {}", harmless::one_line(cause)));
         }
         if let Some(meaning) = &fault.meaning {
-            self.err_line(meaning);
+            self.err_line(&harmless::one_line(meaning));
         }
         if let Some(hint) = &fault.hint {
             self.hint_line(hint);
@@ -293,9 +302,11 @@ impl Printer {
             (Some(file), None) => format!("{file}: "),
             (None, _) => String::new(),
         };
-        let mut text = format!("{place}{} {finding}", self.paint(stream, style, word));
+        let said = finding.to_string();
+        let (place, said) = (harmless::one_line(&place), harmless::one_line(&said));
+        let mut text = format!("{place}{} {said}", self.paint(stream, style, word));
         if let Some(hint) = &finding.hint {
-            text.push_str(&format!("\n  {} {}", self.paint(stream, Style::Hint, "hint:"), self.in_root(hint)));
+            text.push_str(&format!("\n  {} {}", self.paint(stream, Style::Hint, "hint:"), self.in_root(&harmless::one_line(hint))));
         }
         text
     }
@@ -327,8 +338,9 @@ impl Printer {
 
     fn err_line(&self, line: &str) {
         let line = self.columns_err.map_or_else(|| line.to_owned(), |width| wrap(line, width, HANG));
-        let clear = if self.is_live.load(Ordering::Relaxed) { CLEAR } else { "" };
-        self.raw_err(&format!("{clear}{line}\n"));
+        let clear = if self.is_live.swap(false, Ordering::Relaxed) { CLEAR } else { "" };
+        self.spoke.store(true, Ordering::Relaxed);
+        self.to_err(clear, &format!("{line}\n"));
     }
 }
 
@@ -365,11 +377,7 @@ fn with_root(text: &str, root: &str) -> String {
     told
 }
 
-/// One word for a shell; what is plain stays as it was typed.
-pub(super) fn shell_word(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:~+,=@%".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
+pub(super) use crate::job::shell_word;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::discarded::DiscardedShown;
 use super::status::local_time;
 use super::summary::Summary;
 use super::wrap::wrap;
-use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run, silence};
+use super::{Context, ExitCode, Fault, Give, Stream, harmless, job_root, kept, outputs, render_table_within, run, silence};
 use crate::controller::Ticked;
 use crate::job::{CheckpointSummary, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
@@ -174,7 +174,8 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     lines.extend(receipt.losses.iter().map(|loss| loss_text(loss)));
     lines.extend(receipt.left.iter().map(left));
     lines.extend(receipt.left_unasked.iter().map(|region| format!("  what it left in {region} is not known; `lamp sweep --residue` looks")));
-    lines.join("\n")
+    // Each is one line, whatever a name in it holds.
+    lines.iter().map(|line| harmless::one_line(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// Below these nobody asks where the time went.

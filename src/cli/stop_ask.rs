@@ -69,7 +69,12 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
     if let Some((code, document)) = spec_gone::end(context, &dir, wish, (yes, wait)).await? {
         return Ok(Asked::Over(code, document));
     }
-    let spec = job_root::spec_under_way(&dir).await?;
+    // A wish needs the id alone. A job with a torn spec may run and bill.
+    let (spec, unread) = match dir.spec().await {
+        Err(JobDirError::Record(error)) => (None, Some(error)),
+        _ => (Some(job_root::spec_under_way(&dir).await?), None),
+    };
+    let checkpoint = spec.and_then(|spec| spec.checkpoint);
     let now = context.clock.now();
     let requests = dir.requests().await.map_err(fault)?;
     // A cancel wins, and a stop after it changes nothing.
@@ -82,7 +87,7 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
         let what = format!("the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it", dir.job(), workstation.owner);
         confirm(context, &what, yes, "nothing was asked of it")?;
     }
-    if (wish == Wish::Cancel || spec.checkpoint.is_none()) && named == Named::No && before.is_none() {
+    if (wish == Wish::Cancel || checkpoint.is_none()) && named == Named::No && before.is_none() {
         // Nobody loses work by a job that they have not named.
         let how = if wish == Wish::Cancel { "ends it at once, without a checkpoint" } else { "ends it, and it saves no checkpoint" };
         let what = format!("job `{}` is the one that is under way: this {how}", dir.job());
@@ -93,23 +98,30 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
         Some(request) => request,
         None => dir.insist_on(wish, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, dir.job()))?,
     };
+    let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
+    if let Some(error) = unread {
+        context.printer.warn(format!("{error}: this version can neither relaunch the job nor write its receipt"));
+        context.printer.note(format!("asked {} to {}; its agent reads that while it runs", dir.job(), verb(wish)));
+        context.printer.hint("`lamp sweep` names its machine, if that runs on");
+        let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
+        return Ok(Asked::Over(code, document));
+    }
     // The wish is left: nothing that is only said may stand between it and the process that sees it through. Who waits for one job
     // drives it; who waits for several waits for one after the other.
     if !wait || several {
         see_it_through(context, workstation, &dir, wish);
     }
-    let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
     if wait && !several {
         return Ok(Asked::Stands(Standing { dir, document }));
     }
-    let known = if spec.checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
+    let known = if checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
     let has_begun = known.as_ref().is_none_or(|(begun, _)| *begun);
     let events = known.map(|(_, events)| events).unwrap_or_default();
     let has_one = events.iter().any(|event| matches!(event.what, What::Checkpoint { .. } | What::Resumed { .. }));
     let cancelled = cancelled.map(|at| format!("it was asked to cancel {} ago, and that stands: it saves nothing more", elapsed_since(at, now)));
     let cancelled = cancelled.or_else(|| (!has_begun).then(|| "its work has not begun, so there is nothing to keep".to_owned()));
-    let saves = spec.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some()) && wish == Wish::Stop && cancelled.is_none();
-    let saved = cancelled.unwrap_or_else(|| match (wish, &spec.checkpoint) {
+    let saves = checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some()) && wish == Wish::Stop && cancelled.is_none();
+    let saved = cancelled.unwrap_or_else(|| match (wish, &checkpoint) {
         (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &events),
         (Wish::Stop, None) => "it has no [checkpoint], so only what `outputs` names and what is in $LAMP_OUTPUT_DIR is kept".to_owned(),
         (_, Some(_)) => "it does not save a checkpoint; the earlier ones are kept".to_owned(),

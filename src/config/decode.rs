@@ -13,6 +13,9 @@ use super::source::Source;
 use super::suggest;
 use crate::job::Finding;
 
+/// Mistakes of one file that are told. Each costs a reading of the whole.
+const MISTAKES_MAX: usize = 100;
+
 /// What could be read, and what was wrong with the rest. `T::default()` when the whole is not a table.
 pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T, Vec<Finding>) {
     let mut value = source.value.clone();
@@ -45,6 +48,10 @@ pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T
         };
         let line = source.line(&finding.path);
         found.push(finding.at_line(line));
+        if found.len() == MISTAKES_MAX {
+            found.push(Finding::error("", format!("has more than {MISTAKES_MAX} mistakes: the rest is not told")));
+            return (T::default(), found);
+        }
         if !remove(&mut value, &path) {
             return (T::default(), found);
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::JOB_FILE;
 use super::near_files::NAMED_MAX;
 use super::suggest::did_you_mean;
-use crate::job::{Finding, Severity};
+use crate::job::{Finding, Severity, shell_word};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -31,6 +31,8 @@ pub enum ConfigError {
     NoFile { path: PathBuf },
     #[error("`{}` is a script, not a job file", path.display())]
     Script { path: PathBuf, runner: &'static str },
+    #[error("the {what} `{}` is larger than 1 MB", path.display())]
+    TooLarge { what: &'static str, path: PathBuf },
     #[error("cannot read `{}`", path.display())]
     Read {
         path: PathBuf,
@@ -70,6 +72,7 @@ impl ConfigError {
             ConfigError::NoFile { path } => ConfigError::NoFile { path: short(path) },
             ConfigError::Script { path, runner } => ConfigError::Script { path: short(path), runner },
             ConfigError::Read { path, source } => ConfigError::Read { path: short(path), source },
+            ConfigError::TooLarge { what, path } => ConfigError::TooLarge { what, path: short(path) },
             other => other,
         }
     }
@@ -94,12 +97,12 @@ impl ConfigError {
             ConfigError::NoJobFile { others, .. } if !others.is_empty() => Some(named(others)),
             ConfigError::NoJobFile { .. } => Some("`lamp init` writes one, and `lamp run -- python train.py` needs none".to_owned()),
             ConfigError::Folder { path, has_file: true } => {
-                Some(format!("its job file is `{0}`: name that, as in `lamp run {0}`", plain(&path.join(JOB_FILE))))
+                Some(format!("its job file is `{0}`: name that, as in `lamp run {1}`", plain(&path.join(JOB_FILE)), word(&path.join(JOB_FILE))))
             }
-            ConfigError::Folder { path, has_file: false } => Some(format!("`lamp init {}` writes a job file into it", path.display())),
+            ConfigError::Folder { path, has_file: false } => Some(format!("`lamp init {}` writes a job file into it", word(path))),
             ConfigError::NoFile { .. } => Some("write it into a file that ends in `.toml` or `.json`, and name that".to_owned()),
             ConfigError::Script { path, runner } => {
-                Some(format!("`lamp run -- {runner} {}` runs it, and `lamp init` writes a job file for it", path.display()))
+                Some(format!("`lamp run -- {runner} {}` runs it, and `lamp init` writes a job file for it", word(path)))
             }
             ConfigError::JobRoot { meant: Some(meant), .. } => {
                 Some(format!("did you mean `{meant}`? a folder of that name is `./{}`", self.text_of_root()))
@@ -139,6 +142,11 @@ fn named(others: &[PathBuf]) -> String {
 /// Without the `./` that nobody types.
 fn plain(path: &Path) -> String {
     path.strip_prefix(".").unwrap_or(path).display().to_string()
+}
+
+/// As it is typed in a shell.
+fn word(path: &Path) -> String {
+    shell_word(&plain(path))
 }
 
 fn errors_sentence(file: &str, findings: &[Finding]) -> String {

@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -169,10 +169,16 @@ fn workdir(layers: &mut Layers<'_>, file: Option<&Path>, current_dir: &Path) -> 
     folder.canonicalize().unwrap_or(folder)
 }
 
+/// The longest name. No machine takes a variable of 128 KiB.
+const NAME_BYTES_MAX: usize = 1000;
+
 /// An id is made of small letters, digits and `-`: what becomes of a name of other signs than people expect to be turned into those.
 fn of_the_name(name: &str) -> Option<Finding> {
     if name.trim().is_empty() {
         return Some(Finding::error("name", "is empty").hint("leave it out: then the job is called like its file or its folder"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Some(Finding::error("name", format!("is longer than {NAME_BYTES_MAX} bytes")));
     }
     let slug = JobId::slug(name);
     let expected = name.to_lowercase().replace([' ', '_', '.'], "-");
@@ -209,10 +215,21 @@ pub fn shown(path: &Path, current_dir: &Path) -> String {
     if short.as_os_str().is_empty() { ".".to_owned() } else { short.display().to_string() }
 }
 
+/// The largest file that is read: no job needs more words, and a data set that is named by mistake is not read through.
+const FILE_BYTES_MAX: u64 = 1_000_000;
+
 #[expect(clippy::disallowed_methods, reason = "a file that the user named is read here and nowhere else in config")]
 pub(super) fn read_file(what: &'static str, path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|source| match source.kind() {
+    let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => ConfigError::NotFound { what, path: path.to_owned() },
         _ => ConfigError::Read { path: path.to_owned(), source },
-    })
+    };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(refused)?;
+    // The bound holds for a file that grows meanwhile too.
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(refused)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(ConfigError::TooLarge { what, path: path.to_owned() });
+    }
+    Ok(text)
 }

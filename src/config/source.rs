@@ -4,8 +4,10 @@
 //! meaning of a key.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -29,7 +31,7 @@ impl Source {
     }
 
     fn parse_json(text: &str) -> Result<Self, Vec<Finding>> {
-        let value = serde_json::from_str(text).map_err(|error| {
+        let value = serde_json::from_str::<Unique>(text).map(|unique| unique.0).map_err(|error| {
             let message = error.to_string();
             let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
             let is_before = ["expected `,` or", "trailing comma", "EOF while", "control character"].iter().any(|begin| message.starts_with(begin));
@@ -52,7 +54,7 @@ impl Source {
             vec![Finding::error("", format!("not valid TOML: {message}{or}")).at_line(line)]
         })?;
         let mut lines = BTreeMap::new();
-        let value = table_value(document.as_table(), "", text, &mut lines);
+        let value = table_value(document.as_table(), "", &Lines::of(text), &mut lines);
         Ok(Source { value, lines })
     }
 
@@ -78,6 +80,82 @@ impl Source {
             }
             path = path.rsplit_once('.')?.0;
         }
+    }
+}
+
+/// Where the lines of a text begin: a file of ten thousand keys is not counted through for each.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        Lines(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect())
+    }
+
+    fn at(&self, at: usize) -> usize {
+        self.0.partition_point(|end| *end < at) + 1
+    }
+}
+
+/// JSON with each key once. The last of two values would count, and the user would not hear of the first.
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(Unique)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Value, E> {
+        Ok(truth.into())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Unique(value)) = list.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some(key) = table.next_key::<String>()? {
+            if values.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
+            }
+            let Unique(value) = table.next_value()?;
+            values.insert(key, value);
+        }
+        Ok(Value::Object(values))
     }
 }
 
@@ -112,19 +190,19 @@ fn text_before(text: &str, line: usize, column: usize) -> &str {
     text.get(..above + column.saturating_sub(1)).unwrap_or(text)
 }
 
-fn table_value(table: &dyn toml_edit::TableLike, prefix: &str, text: &str, lines: &mut BTreeMap<String, usize>) -> Value {
+fn table_value(table: &dyn toml_edit::TableLike, prefix: &str, text: &Lines, lines: &mut BTreeMap<String, usize>) -> Value {
     let mut map = Map::new();
     for (name, item) in table.iter() {
         let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         if let Some(span) = table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span()) {
-            lines.insert(path.clone(), line_of(text, span.start));
+            lines.insert(path.clone(), text.at(span.start));
         }
         map.insert(name.to_owned(), item_value(item, &path, text, lines));
     }
     Value::Object(map)
 }
 
-fn item_value(item: &toml_edit::Item, path: &str, text: &str, lines: &mut BTreeMap<String, usize>) -> Value {
+fn item_value(item: &toml_edit::Item, path: &str, text: &Lines, lines: &mut BTreeMap<String, usize>) -> Value {
     if let Some(table) = item.as_table_like() {
         return table_value(table, path, text, lines);
     }
@@ -134,7 +212,7 @@ fn item_value(item: &toml_edit::Item, path: &str, text: &str, lines: &mut BTreeM
     item.as_value().map_or(Value::Null, |value| plain_value(value, path, text, lines))
 }
 
-fn plain_value(value: &toml_edit::Value, path: &str, text: &str, lines: &mut BTreeMap<String, usize>) -> Value {
+fn plain_value(value: &toml_edit::Value, path: &str, text: &Lines, lines: &mut BTreeMap<String, usize>) -> Value {
     match value {
         toml_edit::Value::String(string) => Value::String(string.value().clone()),
         toml_edit::Value::Integer(number) => Value::from(*number.value()),
@@ -184,6 +262,25 @@ mod tests {
         assert_eq!(source.value["setup"], "test -f x\nmake\n");
         assert_eq!(source.value["env"]["A"], "a\rb", "one that is written as such stays");
         assert_eq!(source.line("env.A"), Some(6));
+    }
+
+    /// The larger of two budgets must not win unseen. TOML refuses it by itself.
+    #[test]
+    fn key_that_stands_twice_in_json_is_refused() {
+        let text = "{\n\"command\": [\"true\"],\n\"limits\": {\"budget\": 1,\n\"budget\": 99}}";
+        let [finding] = &Source::parse(Path::new("job.json"), text).unwrap_err()[..] else { panic!("one finding") };
+        assert_eq!((finding.line, finding.message.as_str()), (Some(4), "not valid JSON: duplicate key `budget`"));
+        let good = "{\"a\": [1, -2, 2.5, true, null, \"x\", {\"b\": {}}]}";
+        let source = Source::parse(Path::new("job.json"), good).unwrap();
+        assert_eq!(source.value, serde_json::from_str::<Value>(good).unwrap());
+    }
+
+    /// Each was counted from the beginning of the file: 60,000 variables took minutes.
+    #[test]
+    fn many_keys_are_read_in_linear_time() {
+        let text: String = (0..60_000).map(|n| format!("A{n} = 'x'\n")).collect();
+        let source = Source::parse(Path::new("job.toml"), &text).unwrap();
+        assert_eq!(source.line("A59999"), Some(60_000));
     }
 
     #[test]

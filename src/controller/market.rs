@@ -32,7 +32,7 @@ use crate::policy::pool::Pool;
 use crate::policy::reconcile::{AttemptFacts, CloudAnswer, history};
 use crate::policy::zones::{self, Zone};
 use crate::policy::{Wishes, refusals, relaunch, work};
-use crate::ports::chain;
+use crate::ports::{StoreError, chain};
 
 /// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after three minutes.
 pub const WAIT_LOOK: Duration = Duration::from_secs(60);
@@ -218,7 +218,11 @@ impl Controller {
         let mut read = stream::iter(keys).map(|key| async move { (self.store.get(&key).await, key) }).buffered(READS_IN_FLIGHT);
         while let Some((bytes, key)) = read.next().await {
             // Statistics that cannot be read are as good as none.
-            if let Some(pool) = bytes?.and_then(|bytes| jobdir::decode::<Pool>(&key, &bytes).ok()) {
+            let bytes = match bytes {
+                Err(StoreError::Unfit { .. }) => None,
+                bytes => bytes?,
+            };
+            if let Some(pool) = bytes.and_then(|bytes| jobdir::decode::<Pool>(&key, &bytes).ok()) {
                 memory.pools.insert((pool.zone.clone(), pool.instance_type.clone()), pool);
             }
         }

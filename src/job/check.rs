@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::check_fit::check_fit;
 use super::check_market::check_market;
 use super::check_script::check_script;
 use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
@@ -102,6 +103,7 @@ pub const COMMAND_PLACEHOLDER: &str = "put your command here";
 pub fn check(spec: &Spec) -> Vec<Finding> {
     let mut found = Vec::new();
     check_command(spec, &mut found);
+    check_fit(spec, &mut found);
     check_paths(spec, &mut found);
     check_machine(spec, &mut found);
     check_market(spec, &mut found);
@@ -154,6 +156,10 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
     if !checkpoint.path.is_empty() && is_workdir_itself(&checkpoint.path) {
         let finding = Finding::error("checkpoint.path", "is the workdir itself: everything in it would be a checkpoint, and nothing would ship");
         found.push(finding.hint("let the script save to a folder of its own: path = \"checkpoints\""));
+    }
+    if checkpoint.path.starts_with('~') || checkpoint.path.contains('$') {
+        let finding = Finding::warning("checkpoint.path", "is a path, and no shell fills in its `$` or `~`: the folder is called so");
+        found.push(finding.hint("write a path below the workdir: path = \"checkpoints\""));
     }
     if checkpoint.interval == Span::ZERO {
         found.push(Finding::error("checkpoint.interval", "is zero").hint("ten minutes is a good start: interval = \"10m\""));
@@ -331,8 +337,28 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
     }
     if idle.cpu_percent < 0.0 || !idle.cpu_percent.is_finite() {
         found.push(Finding::error("watch.idle_cpu_percent", "is negative"));
+    } else if idle.cpu_percent > CPU_PERCENT_MAX {
+        found.push(Finding::error("watch.idle_cpu_percent", format!("is more than {CPU_PERCENT_MAX}: no machine has so many cores")));
+    }
+    let stall = &spec.watch.stall;
+    if stall.window.is_some_and(|window| window < STALL_WINDOW_MIN) {
+        let text = format!("is shorter than {STALL_WINDOW_MIN}: work that prints nothing for so long would be ended");
+        found.push(Finding::error("watch.stall", text).hint("to never judge a job stalled, write stall = \"off\""));
+    }
+    if !(1.0..=STALL_STEPS_MAX).contains(&stall.steps) {
+        let text = format!("is {}: it may be from 1 to {STALL_STEPS_MAX}", stall.steps);
+        found.push(Finding::error("watch.stall_steps", text).hint("to never judge a job stalled, write stall = \"off\""));
     }
 }
+
+/// A thousand cores, in percent of one.
+const CPU_PERCENT_MAX: f64 = 100_000.0;
+
+/// The shortest stall window that is not refused: below it, every pause between two lines of a log is a stall.
+const STALL_WINDOW_MIN: Span = Span::from_secs(1);
+
+/// More median steps without progress than this are a slip of the finger.
+const STALL_STEPS_MAX: f64 = 1_000_000.0;
 
 /// A year. Such a job can be run without saying its work; courses of capacity for it take minutes to play, and mean nothing.
 const WORK_MAX: Span = Span::from_secs(365 * 86_400);

@@ -76,7 +76,7 @@ pub enum EndedBecause {
     HardwareLost,
     /// The controller has asked for another market, `market = "auto"`: saved in order, and the job goes on there.
     Moved,
-    /// The machine is gone and its agent left no outcome.
+    /// The machine is gone and its agent left no outcome; or the holder of the workload was killed.
     Lost,
 }
 
@@ -113,6 +113,11 @@ impl ExitStatus {
     /// its code, neither.
     pub fn is_in_order(&self) -> bool {
         self.code.is_some() && !self.oom
+    }
+
+    /// The holder was killed too, so that the end is not known.
+    pub fn is_unseen(&self) -> bool {
+        *self == ExitStatus::default()
     }
 
     /// What a shell would report: the code, or 128 and the signal.

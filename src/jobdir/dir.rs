@@ -18,7 +18,7 @@ use crate::job::{
     AttemptNo, Attention, CheckpointNo, Ending, GivenUp, JobId, Lease, Manifest, MarketLog, Outcome, Plan, RECORD_FORMAT, Receipt, Request,
     ResolvedSpec, Settled, Waiting, Wish,
 };
-use crate::ports::{Clock, Created, ObjectMeta, Store, StoreError};
+use crate::ports::{Clock, Created, OBJECT_BYTES_MAX, ObjectMeta, Store, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum JobDirError {
@@ -37,7 +37,7 @@ pub enum JobDirError {
 impl JobDirError {
     /// The record is there, and nobody can read it: a power cut tore it, or it is not ours.
     pub fn is_damage(&self) -> bool {
-        matches!(self, JobDirError::Record(RecordError::Broken { .. }))
+        matches!(self, JobDirError::Record(RecordError::Broken { .. } | RecordError::Foreign { .. }))
     }
 }
 
@@ -54,11 +54,20 @@ pub fn unless_damaged<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<
 
 /// A record, by its key. `None`: not written yet.
 pub(super) async fn read<T: DeserializeOwned>(store: &dyn Store, key: &str) -> Result<Option<T>, JobDirError> {
-    match store.get(key).await? {
-        Some(bytes) => Ok(Some(decode(key, &bytes)?)),
-        None => Ok(None),
+    read_at_most(store, key, RECORD_BYTES_MAX).await
+}
+
+async fn read_at_most<T: DeserializeOwned>(store: &dyn Store, key: &str, bytes_max: u64) -> Result<Option<T>, JobDirError> {
+    match store.get_at_most(key, bytes_max).await {
+        Ok(Some(bytes)) => Ok(Some(decode(key, &bytes)?)),
+        Ok(None) => Ok(None),
+        Err(StoreError::Unfit { key, cause, .. }) => Err(RecordError::Foreign { key, cause }.into()),
+        Err(error) => Err(error.into()),
     }
 }
+
+/// The largest record. The sweeper's function has 256 MB, and reads many at once; a spec is as large as its job file, 1 MB.
+const RECORD_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// One job in a job root. Cheap to clone.
 ///
@@ -318,7 +327,13 @@ impl JobDir {
     /// store does not answer.
     pub async fn events_in(&self, batches: Vec<ObjectMeta>) -> Result<Vec<Event>, JobDirError> {
         let mut events = Vec::new();
-        let read = |batch: ObjectMeta| async move { self.store.get(&batch.key).await };
+        let read = |batch: ObjectMeta| async move {
+            match self.store.get_at_most(&batch.key, RECORD_BYTES_MAX).await {
+                // Something else in its place.
+                Err(StoreError::Unfit { .. }) => Ok(None),
+                read => read,
+            }
+        };
         let read: Vec<Option<Bytes>> = stream::iter(batches).map(read).buffered(READS_IN_FLIGHT).try_collect().await?;
         for bytes in read.into_iter().flatten() {
             for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -351,7 +366,8 @@ impl JobDir {
 
     /// The files of a checkpoint. `None`: it is torn, or still being written.
     pub async fn manifest(&self, no: CheckpointNo) -> Result<Option<Manifest>, JobDirError> {
-        self.read(layout::manifest(&self.job, no)).await
+        // It names every file of a checkpoint.
+        read_at_most(&*self.store, &layout::manifest(&self.job, no), OBJECT_BYTES_MAX).await
     }
 
     /// Written last, after every file of the checkpoint. [`Created::Exists`]: another one with its number is complete.
@@ -392,7 +408,11 @@ impl JobDir {
         if self.store.create(&key, body.clone()).await? == Created::New {
             return Ok(Created::New);
         }
-        match self.store.get(&key).await? {
+        let there = match self.store.get(&key).await {
+            Err(StoreError::Unfit { .. }) => return Ok(Created::Exists),
+            read => read?,
+        };
+        match there {
             Some(there) => Ok(if there == body { Created::New } else { Created::Exists }),
             None => Err(StoreError::vanished(key).into()),
         }

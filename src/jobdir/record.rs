@@ -16,6 +16,13 @@ pub enum RecordError {
         #[source]
         cause: serde_json::Error,
     },
+    /// No regular object, or larger than any record.
+    #[error("`{key}` is not a record of ours")]
+    Foreign {
+        key: String,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 /// Pretty, because people open these files, with a newline at the end.

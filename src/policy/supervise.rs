@@ -161,6 +161,12 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
         let reason = Reason::new(facts.now, "workload", "retry", text).with("retries_used", used);
         return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts.stall, facts.idle), reason });
     }
+    if exit.is_unseen() {
+        // It may have been well: another attempt goes on from its newest checkpoint.
+        let text = "the process that held the workload was killed, and its end was not seen".to_owned();
+        let reason = Reason::new(facts.now, "workload", EndedBecause::Lost.word(), text).with("retries_used", used);
+        return Some(end(facts, EndedBecause::Lost, false, reason, Reaction::Terminate));
+    }
     let because = if exit.oom { EndedBecause::OutOfMemory } else { EndedBecause::Failed };
     let also = match facts.start_up.filter(|start| (start.times > 0 || start.is_last) && start.died_of_it(exit)) {
         Some(StartUp { times: 0, .. }) => "; there is no older checkpoint to begin from".to_owned(),

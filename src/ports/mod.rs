@@ -35,6 +35,6 @@ pub use power::{Power, PowerError, PowerOff};
 pub use sensors::{Scope, SensorFeed, Sensors};
 pub use service::Service;
 pub use stacks::Stacks;
-pub use store::{Arrival, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
+pub use store::{Arrival, Created, Lives, OBJECT_BYTES_MAX, ObjectMeta, SignedUrl, Store, StoreError};
 pub use turns::{Turn, Turns};
 pub use workload::{Ended, Launch, Signal, Workload, WorkloadError, Workloads};

@@ -67,6 +67,14 @@ pub enum StoreError {
     /// Somebody must sign in anew, or for longer.
     #[error("the credentials end in {left}, and what they sign ends with them: {needed} are needed")]
     ShortLived { left: Span, needed: Span },
+    /// This one file, name or object: the store is well, and a retry changes nothing.
+    #[error("cannot {act} `{key}`, now or later")]
+    Unfit {
+        act: &'static str,
+        key: String,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Anything else; a write may have happened. Try again.
     #[error("cannot {act} `{key}`")]
     Unavailable {
@@ -77,7 +85,15 @@ pub enum StoreError {
     },
 }
 
+/// The largest object that is read into memory as a whole: the manifest of as many files as a checkpoint may have is smaller.
+pub const OBJECT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
 impl StoreError {
+    pub fn too_large(key: &str, bytes_max: u64) -> Self {
+        let cause = format!("it is larger than {bytes_max} bytes").into();
+        StoreError::Unfit { act: "read", key: key.to_owned(), cause }
+    }
+
     /// Of a create that found something where nothing is: S3's 409, another write of the same key is under way. Try again.
     pub fn vanished(key: String) -> Self {
         StoreError::Unavailable { act: "create", key, cause: "somebody else is writing it, and it is not there yet".into() }
@@ -127,7 +143,17 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Anything but a regular object of at most [`OBJECT_BYTES_MAX`] is [`StoreError::Unfit`].
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError>;
+
+    /// As [`Store::get`], for what is never larger than this: a larger one is refused before it is read, where the store can tell.
+    async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
+        let found = self.get(key).await?;
+        match &found {
+            Some(bytes) if bytes.len() as u64 > bytes_max => Err(StoreError::too_large(key, bytes_max)),
+            _ => Ok(found),
+        }
+    }
 
     /// Writes or overwrites; readers see the old or the new, never a part.
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError>;

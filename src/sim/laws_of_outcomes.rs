@@ -93,8 +93,9 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         EndedBecause::Moved => world.spec.spec.machine.market == MarketChoice::Auto,
         // No job of a false world has a setup, and none wants memory.
         EndedBecause::OutOfMemory | EndedBecause::SetupFailed => false,
-        // What only a controller says.
-        EndedBecause::Lost | EndedBecause::LaunchFailed => false,
+        // The holder was killed. Only a controller says it of a machine that is gone.
+        EndedBecause::Lost => outcome.exit.is_some_and(|exit| exit.is_unseen()),
+        EndedBecause::LaunchFailed => false,
         // Where nothing can be written down no workload is started (seed 1203).
         EndedBecause::Failed => {
             let failed = outcome.exit.is_some_and(|exit| exit.code != Some(0)) && host.state().starts.last().is_none_or(|start| start.is_over());

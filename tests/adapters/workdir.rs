@@ -140,6 +140,30 @@ fn an_ignore_file_above_the_workdir_counts_only_inside_the_same_repository() {
     assert_eq!(tree.ships(), ["a.py"]);
 }
 
+/// A cloned repository may bring a link to a device as its ignore file, and its end would never come.
+#[test]
+fn ignore_file_that_never_ends_is_refused_unread() {
+    let refused = |name: &str, make: &dyn Fn(&Path)| {
+        let tree = Tree::new().with("a.py", "x").with("sub/b.py", "x");
+        let _ = fs::remove_file(tree.root().join(name));
+        make(&tree.root().join(name));
+        let found = tree.survey().findings;
+        let told = found.iter().any(|finding| finding.severity == Severity::Error && finding.message.starts_with(&format!("`{name}`")));
+        assert!(told, "{name}: {found:?}");
+    };
+    let device = |path: &Path| symlink("/dev/zero", path).expect("writable");
+    let pipe = |path: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).expect("writable");
+    let huge = |path: &Path| fs::File::create(path).expect("writable").set_len(1 << 40).expect("sparse");
+    for name in [".gitignore", ".lampignore", "sub/.gitignore", "sub/.lampignore"] {
+        refused(name, &device);
+        refused(name, &pipe);
+        refused(name, &huge);
+    }
+    let tree = Tree::new().with("a.py", "x").with("patterns", "a.py\n");
+    symlink("patterns", tree.root().join(".lampignore")).expect("writable");
+    assert_eq!(tree.survey().findings.len(), 0, "a link inside is read");
+}
+
 #[test]
 fn links_inside_ship_as_links_and_links_outside_are_refused() {
     let tree = Tree::new().with("a.py", "x").with("sub/b.py", "");

@@ -292,6 +292,85 @@ fn tries_that_keep_failing_are_told_to_a_person_once() {
     });
 }
 
+/// A file of another user, a name that a bucket does not take: no later try is another.
+#[test]
+fn file_that_cannot_be_sent_is_left_out_at_once() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("/files/optimizer.pt", Fault::Unfit, None);
+        watched.write("model.pt", "one");
+        watched.write("optimizer.pt", "one");
+        let begun = clock.mono();
+        let manifest = watched.complete(1).await;
+        assert!(clock.mono() - begun < secs(20), "{:?}", clock.mono() - begun);
+        assert_eq!(manifest.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["model.pt"]);
+        assert_eq!(watched.checkpoints.left_out(), ["`optimizer.pt` of the checkpoints is not kept: injected"]);
+        assert_eq!(watched.checkpoints.troubles(), ["`optimizer.pt` of the checkpoints is not kept, for it cannot be sent: injected"]);
+        watched.journal.flush(secs(5)).await;
+        assert_eq!(watched.rig.attention().await.len(), 1, "{:?}", watched.rig.attention().await);
+
+        watched.rig.store.mend();
+        watched.write("optimizer.pt", "two, which can be read");
+        watched.complete(2).await;
+        clock.sleep(secs(2)).await;
+        assert!(watched.checkpoints.left_out().is_empty() && watched.checkpoints.troubles().is_empty(), "it is taken back");
+    });
+}
+
+#[test]
+fn save_of_which_no_file_can_be_sent_is_answered_at_once() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("/files/", Fault::Unfit, None);
+        watched.write("model.pt", "one");
+        clock.sleep(secs(1)).await;
+        watched.checkpoints.workload_ended(EXIT);
+        let begun = clock.mono();
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "test", secs(1800)).await;
+        assert!(!matches!(saved, Saved::Complete(_)), "{saved:?}");
+        assert!(clock.mono() - begun < secs(10), "{:?}", clock.mono() - begun);
+        assert_eq!(watched.checkpoints.left_out().len(), 1);
+        assert!(watched.rig.store.keys("manifest.json").is_empty(), "a checkpoint without a file is none");
+    });
+}
+
+/// The status says it within a minute, and says when it is over.
+#[test]
+fn job_root_that_takes_nothing_stands_in_status_until_it_does() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("/checkpoints/", Fault::Down, None);
+        watched.write("a.pt", "one");
+        clock.sleep(secs(60)).await;
+        let troubles = watched.checkpoints.troubles();
+        assert!(troubles.len() == 1 && troubles[0].starts_with("nothing is saved, and it is tried again: "), "{troubles:?}");
+        watched.rig.store.mend();
+        watched.complete(1).await;
+        clock.sleep(secs(2)).await;
+        assert_eq!(watched.checkpoints.troubles(), Vec::<String>::new());
+    });
+}
+
+/// The restore accepts all that the agent kept: odd names, and links that leave the folder by their words and come back.
+#[test]
+fn checkpoint_with_odd_names_and_links_comes_back() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        for name in ["layer\\0.pt", "a\nb.pt", "step-4/model.pt"] {
+            watched.write(name, "x");
+        }
+        for (link, target) in [("latest", "../ckpt/step-4"), ("self", "."), ("up", "step-4/..")] {
+            std::os::unix::fs::symlink(target, watched.rig.path("ckpt").join(link)).unwrap();
+        }
+        let manifest = watched.complete(1).await;
+        assert_eq!((manifest.files.len(), manifest.links.len()), (3, 1), "{:?}", manifest.links);
+        let (restored, folder) = restored(&watched.rig).await;
+        assert!(restored.expect("nothing is damaged").is_some());
+        assert_eq!(std::fs::read_to_string(folder.join("layer\\0.pt")).expect("restored"), "x");
+        assert_eq!(std::fs::read_to_string(folder.join("latest/model.pt")).expect("restored"), "x");
+    });
+}
+
 #[test]
 fn an_agent_that_was_restarted_uploads_what_its_predecessor_did_not() {
     simulate(async |clock| {

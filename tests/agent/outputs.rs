@@ -70,6 +70,20 @@ fn brackets_and_braces_find_what_they_name_and_a_file_of_that_very_name() {
 }
 
 #[test]
+fn output_that_cannot_be_sent_is_named_with_reason_and_holds_nothing_up() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        ["out/a", "out/b"].iter().for_each(|name| write(&rig, name, "x"));
+        rig.store.fault("out/a", Fault::Unfit, None);
+        let begun = clock.mono();
+        let wanted = Wanted { named: &["out".to_owned()], if_any: &[] };
+        let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(60))).await;
+        assert_eq!((kept.files, (clock.mono() - begun).as_secs()), (1, 0));
+        assert_eq!(kept.losses, ["output `out/a` was not kept: injected"]);
+    });
+}
+
+#[test]
 fn what_does_not_arrive_in_time_is_named() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());

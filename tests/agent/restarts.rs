@@ -1,5 +1,6 @@
 //! An agent that died and its successor: what was learned and what was promised is still there.
 
+use lamplighter::instance::Reading;
 use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus, Wish};
 use lamplighter::market::Span;
 use lamplighter::ports::Clock as _;
@@ -55,6 +56,35 @@ fn a_restarted_agent_has_not_forgotten_the_rhythm() {
         let finish = agent.await;
         assert_eq!(finish.because, EndedBecause::Idle, "and after twelve minutes it is idle");
         assert_eq!(machine.starts(), 1);
+    });
+}
+
+/// The outcome holds the time that two agents watched.
+#[test]
+fn useful_and_unknown_time_survive_restart_of_agent() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let lives = async || {
+            spell(&rig, &machine, true, 600).await;
+            machine.show(|now| now.gpus = Reading::unknown("the driver does not answer"));
+            spell(&rig, &machine, false, 600).await;
+            machine.show(|now| now.gpus = Reading::Absent);
+            spell(&rig, &machine, true, 60).await;
+        };
+        tokio::select! {
+            finish = machine.agent(&rig, "{}").run() => panic!("nothing ends it: {finish:?}"),
+            () = lives() => {}
+        }
+        let second = async {
+            lives().await;
+            machine.end(SUCCESS);
+        };
+        tokio::join!(machine.agent(&rig, "{}").run(), second);
+        let outcome = rig.outcome().await;
+        let secs = |span: Span| span.duration().as_secs();
+        let (useful, unknown) = (secs(outcome.useful), secs(outcome.unknown));
+        assert!((1250..=1350).contains(&useful) && (1100..=1200).contains(&unknown), "useful {useful} s, unknown {unknown} s");
     });
 }
 

@@ -28,6 +28,46 @@ fn only_a_limit_that_is_there_can_be_raised() {
     place.nothing_is_left();
 }
 
+/// A running job bills, whatever its spec looks like. A wish needs the id alone.
+#[test]
+fn job_whose_spec_nobody_can_read_is_stopped_all_the_same() {
+    for (name, torn) in [("torn", Some("{\"format\":1,\"jo")), ("newer", None)] {
+        let place = Place::new(WAITS);
+        assert_eq!(place.0.lamp(&["run", "-d", "--name", name, "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+        place.until(name, "running");
+        let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+        let job = std::fs::read_dir(&jobs).expect("a job").next().expect("one").expect("listed").file_name().into_string().expect("an id");
+        let spec = jobs.join(&job).join("spec.json");
+        let whole = std::fs::read_to_string(&spec).expect("a spec");
+        let newer = whole.replacen("\"format\": 1", "\"format\": 999", 1);
+        std::fs::write(&spec, torn.map_or(newer, str::to_owned)).expect("written");
+        let stopped = place.0.lamp(&["stop", &job]);
+        assert!(stopped.code == 0 && stopped.err.contains(&format!("asked {job} to stop")), "{name}: {stopped:?}");
+        let outcome = jobs.join(&job).join("attempts/0001/outcome.json");
+        wait_until(&format!("{name} has ended"), || outcome.exists().then_some(()));
+        std::fs::write(&spec, whole).expect("written");
+        assert_eq!(place.0.lamp(&["stop", "--wait", &job]).code, 0, "{name}");
+        place.nothing_is_left();
+    }
+}
+
+/// One pipe in the place of a record hung every verb, and the daemon obeyed no SIGTERM.
+#[test]
+fn pipe_in_place_of_record_holds_up_no_other_job() {
+    let place = Place::new("exit 0");
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+    let odd = jobs.join("odd-222222");
+    std::fs::create_dir_all(&odd).expect("writable");
+    rustix::fs::mkfifoat(rustix::fs::CWD, odd.join("spec.json"), rustix::fs::Mode::RWXU).expect("writable");
+    std::os::unix::fs::symlink("/dev/zero", odd.join("attention.json")).expect("writable");
+    assert_eq!(place.0.lamp(&["run", "--name", "good", "--", "sh", "job.sh"]).code, 0);
+    let status = place.0.lamp(&["status", "--all"]);
+    assert!(status.out.contains("good-"), "{status:?}");
+    let stopped = place.0.lamp(&["stop", "odd-222222"]);
+    assert!(stopped.err.contains("is not a record of ours"), "{stopped:?}");
+    place.nothing_is_left();
+}
+
 /// Whoever is at work on a machine is told to type this, whatever the job file says of limits.
 #[test]
 fn a_machine_that_is_held_can_be_kept_longer_by_any_job() {

@@ -382,6 +382,19 @@ fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
     assert!(daemon.reason().ends_with(advice), "{}", daemon.reason());
 }
 
+/// The process that held it was killed: it may have been well, and goes on from its newest checkpoint.
+#[test]
+fn end_that_nobody_saw_is_lost_and_not_failed() {
+    let unseen = WorkloadFact::Ended { exit: ExitStatus::default(), stage: Stage::Main };
+    let world = World { workload: unseen, ..World::default() };
+    assert!(matches!(world.step(), Step::End(end) if end.because == EndedBecause::Lost), "{:?}", world.step());
+    assert!(world.reason().contains("its end was not seen"), "{}", world.reason());
+    let killed = WorkloadFact::Ended { exit: ExitStatus { signal: Some(9), ..ExitStatus::default() }, stage: Stage::Main };
+    assert_eq!(World { workload: killed, ..World::default() }.because(), Some(EndedBecause::Failed));
+    let retries = RetriesSpec { max: 1, ..RetriesSpec::default() };
+    assert!(matches!(World { workload: unseen, retries, ..World::default() }.step(), Step::Restart { .. }), "a retry is cheaper");
+}
+
 /// needrestart after an installation on Ubuntu 24.04, `systemctl stop lamp-...`: a script that saves at SIGTERM ends with 0.
 #[test]
 fn an_end_by_the_service_manager_is_neither_success_nor_failure() {

@@ -22,6 +22,8 @@ pub enum Fault {
     Hang,
     Denied,
     Full,
+    /// This one object fails for ever.
+    Unfit,
     /// Of a create: "there was one", and there is none. S3's 409, which asks for another try, is read so.
     Conflict,
     /// It works, after this time.
@@ -123,6 +125,7 @@ impl FaultyStore {
             Some(Fault::Down) => Err(StoreError::Unavailable { act, key, cause: cause.into() }),
             Some(Fault::Denied) => Err(StoreError::Denied { act, key, cause: cause.into() }),
             Some(Fault::Full) => Err(StoreError::Full { act, key, cause: cause.into() }),
+            Some(Fault::Unfit) => Err(StoreError::Unfit { act, key, cause: cause.into() }),
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::LostReply) => Ok(true),
             // `create` knows it; of any other call it is a failure.
