@@ -96,6 +96,13 @@ impl<'a> Attached<'a> {
         self
     }
 
+    /// The log from there on; `None`: from its beginning.
+    #[must_use]
+    pub fn from(mut self, tail: Option<LogTail>) -> Self {
+        self.tail = tail;
+        self
+    }
+
     /// Only how the job stands.
     #[must_use]
     pub fn without_log(mut self) -> Self {
@@ -267,10 +274,10 @@ impl<'a> Attached<'a> {
             self.clear();
             let start = if self.mid_line { "\n" } else { "" };
             self.mid_line = false;
-            self.context.printer.raw_err(&format!("{start}{CLEAR}{}", live::line(summary, terminal_width() - 1)));
+            self.context.printer.raw_err(&format!("{start}{CLEAR}{}", live::line(summary, self.context.clock.now(), terminal_width() - 1)));
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
-            self.context.printer.note(live::line(summary, usize::MAX));
+            self.context.printer.note(live::line(summary, self.context.clock.now(), usize::MAX));
             self.told_at = now;
         }
         self.told = Some(stands);

@@ -314,7 +314,7 @@ pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
 }
 
 pub fn has_ended(dir: &JobDir, ended: &Receipt) -> Fault {
-    Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome))
+    Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.told()))
 }
 
 /// As [`must_be_under_way`], of a job that has no receipt, as the caller has just seen.

@@ -29,6 +29,10 @@ pub struct Args {
     /// Finished jobs too, however many
     #[arg(short, long)]
     pub all: bool,
+
+    /// Look again every few seconds, until Ctrl-C or the end of the job
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 /// What `-o json` prints.
@@ -252,7 +256,7 @@ fn state_text(summary: &Summary) -> String {
         Some(_) => ", to stop",
         None => "",
     };
-    format!("{}{asked}", summary.state.word())
+    format!("{}{asked}", summary.state_told())
 }
 
 fn style(state: JobState) -> Style {
@@ -296,7 +300,7 @@ pub fn local_time(at: Timestamp) -> String {
 fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
     line("job", summary.job.clone());
-    line("state", summary.state.to_string());
+    line("state", summary.state_told());
     if let Some(attempt) = summary.attempt {
         line("attempt", format!("{attempt}{}", summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()));
     }

@@ -104,3 +104,4 @@ mod told;
 #[cfg(feature = "aws")]
 mod uninit;
 mod wishes;
+mod words;
