@@ -23,7 +23,7 @@ pub struct Args {
 const JOB_VERBS: [&str; 14] =
     ["status", "ps", "logs", "ssh", "start", "stop", "cancel", "extend", "outputs", "receipt", "explain", "discard", "cost", "jobs"];
 
-/// What the generated script writes where a job is completed in zsh.
+/// The generated script of zsh marks an argument that is a job by these.
 const ZSH_JOB: [&str; 2] = [":job -- ", ":jobs -- "];
 
 /// Lists the ids of the jobs for the script; asked anew at each key press.

@@ -23,6 +23,7 @@ use serde::Serialize;
 use super::printer::CLEAR;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root};
+use crate::config;
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Span;
 use crate::wire::{self, KeptFile, Store, show_bytes};
@@ -97,7 +98,7 @@ pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault>
     }
 }
 
-/// What the script wrote to `$LAMP_OUTPUT_DIR` stands beside the other outputs. If one of them has a name of those, all keep their place.
+/// Files of `$LAMP_OUTPUT_DIR` stand beside the other outputs. If one of them has a name of those, all keep their place.
 fn at_home(mut outputs: Vec<Output>) -> Vec<Output> {
     let begins = format!("{}/", layout::OUTPUT_DIR);
     let first = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
@@ -116,9 +117,14 @@ fn at_home(mut outputs: Vec<Output>) -> Vec<Output> {
 /// Fetches the outputs into a folder; what became of each is in its `state`.
 ///
 /// # Errors
-/// The disk has no room for them.
+/// The disk is too small for them, or the folder cannot be written.
 pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder: &Path, force: bool) -> Result<Vec<Output>, Fault> {
     room_for(&outputs, folder, force)?;
+    if let Err(error) = wire::make_writable(folder) {
+        let what = format!("cannot write into `{}`", config::shown(folder, &context.current_dir));
+        let fault = Fault::new(ExitCode::REFUSED, what).because(&error).meaning("nothing was fetched; the outputs are safe in the job root");
+        return Err(fault.hint(format!("`lamp outputs {} --to FOLDER` brings them to another folder", dir.job())));
+    }
     let (all, total) = (outputs.len(), outputs.iter().map(|output| output.bytes).sum::<u64>());
     let (come, done) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
     let brought = stream::iter(outputs).map(|mut output| {

@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::fetch::{self, Output, OutputState};
+use super::printer::shell_word;
 use super::status::local_time;
 use super::summary::Summary;
 use super::table::counted;
@@ -140,7 +141,7 @@ impl Home {
         }
         let job = dir.job();
         if failed > 0 {
-            printer.hint(format!("`lamp outputs {job} --to {folder}` tries again, and skips what is here"));
+            printer.hint(format!("`lamp outputs {job} --to {}` tries again, and skips what is here", shell_word(&folder)));
         }
         if kept > 0 {
             printer.hint(format!("`lamp outputs {job} --to FOLDER` fetches them elsewhere, `--force` writes over what is here"));

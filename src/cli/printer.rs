@@ -161,7 +161,7 @@ impl Printer {
         }
     }
 
-    /// What stands on the screen goes with the next output, not before: a look that takes a second leaves the last one there.
+    /// The next output clears the screen. Until then the last look stays, also if the next one takes a second.
     pub fn clear_before_next(&self) {
         self.is_stale.store(self.columns_out.is_some() && self.format == Format::Text, Ordering::Relaxed);
     }
@@ -389,10 +389,7 @@ fn with_root(text: &str, root: &str) -> String {
 }
 
 /// One word for a shell; what is plain stays as it was typed.
-pub(super) fn shell_word(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:~+,=@%".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
+pub(super) use crate::job::shell_word;
 
 #[cfg(test)]
 mod tests {

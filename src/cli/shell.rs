@@ -11,6 +11,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use super::context::Forgives;
 use super::patience::{never_silent, of_cloud, of_root};
+use super::printer::shell_word;
 use super::signals::{gone_before, gone_before_a_set, unless_left_early};
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, discard, doctor, explain, extend, iam, init,
@@ -286,7 +287,12 @@ fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     }
     let is_command = !words[first].contains('/') && !words[first].ends_with(".toml") && !words[first].ends_with(".json");
     let is_forgotten = error.kind() == ErrorKind::UnknownArgument && is_command && !words.contains(&"--") && words.len() > first + 1;
-    is_forgotten.then(|| format!("a command stands after two dashes: `lamp {verb} -- {}`", words[first..].join(" ")))
+    is_forgotten.then(|| {
+        format!(
+            "a command stands after two dashes: `lamp {verb} -- {}`",
+            words[first..].iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+        )
+    })
 }
 
 /// `-o csv` is a format of `prices` alone, whose rows are all alike: elsewhere clap says what there is.

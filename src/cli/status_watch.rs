@@ -6,7 +6,7 @@ use super::patience::{never_silent, of_root};
 use super::summary::Summary;
 use super::{Context, ExitCode, Fault, job_root, status};
 
-/// Between two looks at a folder. Longer is felt; shorter redraws what nobody has read.
+/// Between two looks at a folder. A longer time is felt; a shorter one redraws before the user has read it.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// The same for a bucket, where each look is some requests that cost money.

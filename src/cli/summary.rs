@@ -58,7 +58,7 @@ pub struct Summary {
     /// Why it ended, once it has.
     pub reason: Option<String>,
     pub exit_code: Option<i32>,
-    /// What ended it, as in its receipt: `idle`, `setup_failed`; null while it goes on.
+    /// The word of its receipt for its end: `idle`, `setup_failed`; null while it goes on.
     pub because: Option<EndedBecause>,
     /// Why nothing is launched for it just now: a cap, a cheaper machine, no capacity; and by when it is launched all the same.
     pub waiting: Option<String>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::JOB_FILE;
 use super::near_files::NAMED_MAX;
 use super::suggest::did_you_mean;
-use crate::job::{Finding, Severity};
+use crate::job::{Finding, Severity, shell_word};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -94,12 +94,15 @@ impl ConfigError {
             ConfigError::NoJobFile { others, .. } if !others.is_empty() => Some(named(others)),
             ConfigError::NoJobFile { .. } => Some("`lamp init` writes one, and `lamp run -- python train.py` needs none".to_owned()),
             ConfigError::Folder { path, has_file: true } => {
-                Some(format!("its job file is `{0}`: name that, as in `lamp run {0}`", plain(&path.join(JOB_FILE))))
+                let file = plain(&path.join(JOB_FILE));
+                Some(format!("its job file is `{file}`: name that, as in `lamp run {}`", shell_word(&file)))
             }
-            ConfigError::Folder { path, has_file: false } => Some(format!("`lamp init {}` writes a job file into it", path.display())),
+            ConfigError::Folder { path, has_file: false } => {
+                Some(format!("`lamp init {}` writes a job file into it", shell_word(&path.to_string_lossy())))
+            }
             ConfigError::NoFile { .. } => Some("write it into a file that ends in `.toml` or `.json`, and name that".to_owned()),
             ConfigError::Script { path, runner } => {
-                Some(format!("`lamp run -- {runner} {}` runs it, and `lamp init` writes a job file for it", path.display()))
+                Some(format!("`lamp run -- {runner} {}` runs it, and `lamp init` writes a job file for it", shell_word(&path.to_string_lossy())))
             }
             ConfigError::JobRoot { meant: Some(meant), .. } => {
                 Some(format!("did you mean `{meant}`? a folder of that name is `./{}`", self.text_of_root()))

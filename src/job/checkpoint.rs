@@ -76,7 +76,7 @@ pub struct CheckpointSummary {
     #[serde(default)]
     pub step: Option<f64>,
     pub bytes: u64,
-    /// What the workload calls it: the file or folder that is new in it, as `model-5.pt` or `checkpoint-500`.
+    /// The workload's own name for it: the file or folder that is new in it, as `model-5.pt` or `checkpoint-500`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

@@ -65,7 +65,7 @@ pub use reason::Reason;
 pub use receipt::{AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
 pub use request::{Request, Wish};
 pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
-pub use shell::{setup_argv, shown};
+pub use shell::{setup_argv, shell_word, shown};
 pub use signal::signal_name;
 pub use spec::{
     ALONE_WRITER, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec,

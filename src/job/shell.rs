@@ -50,6 +50,12 @@ pub fn shown(argv: &[String]) -> String {
     }
 }
 
+/// One word for a shell; what is plain stays as it was typed.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:~+,=@%".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
     None,

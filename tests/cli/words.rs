@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::sandbox::Sandbox;
 
-/// A sandbox in which a job named `count` has printed six lines and ended.
+/// Here a job named `count` has ended after six lines.
 fn after_a_job() -> Sandbox {
     let sandbox = Sandbox::new();
     let ended = sandbox.lamp(&["run", "--name", "count", "--", "sh", "-c", "for i in 1 2 3 4 5 6; do echo line $i; done"]);
