@@ -23,7 +23,7 @@ pub use crate::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack
 #[cfg(feature = "lamp")]
 pub use crate::adapters::capacity_trace::{CapacityTrace, TraceError, read_capacity};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::kept_file::{Beside, KeptFile, date as date_file, free_bytes};
+pub use crate::adapters::kept_file::{Beside, KeptFile, date as date_file, free_bytes, make_writable};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::price_course::{PriceCourseError, read_prices};
 #[cfg(feature = "lamp")]

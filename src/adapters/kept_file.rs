@@ -74,6 +74,15 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
+/// Makes the folder, and sees that files can be made in it.
+///
+/// # Errors
+/// It cannot be made, or nothing can be written into it.
+pub fn make_writable(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(io::Error::from)
+}
+
 /// A place beside a file for a copy that is only compared; what is there is removed with it.
 #[derive(Debug)]
 pub struct Beside(PathBuf);

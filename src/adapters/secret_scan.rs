@@ -10,12 +10,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the files about to ship")]
 
+use std::cell::OnceCell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::secret_rules::{EACH, ENV_SECRET, KEY_BODY, PLACEHOLDER, PREFILTER, PRIVATE_KEY, RULES, SET, is_real};
+use super::secret_rules::{EACH, ENV_SECRET, KEY_BODY, KEY_GAP, PLACEHOLDER, PREFILTER, PRIVATE_KEY, RULES, SET};
 use super::workdir_pack::{PackEntry, PackError, PackKind, Survey};
 
 /// Something that looks like a secret. It never holds the secret.
@@ -31,9 +32,12 @@ pub struct Secret {
     pub what: &'static str,
 }
 
-/// Files above this are data, not source: weights, images, logs. Keys are pasted into source and settings, and reading
-/// gigabytes would make every `run` wait. Ten MB holds any notebook with its pictures.
+/// Files above this are data, not source: weights, images, logs. Reading gigabytes would make every `run` wait, so that only their
+/// ends are looked at. Ten MB holds any notebook with its pictures.
 const FILE_BYTES_MAX: u64 = 10 << 20;
+
+/// So much of both ends of a larger file: the settings that a log begins with, and what it printed last.
+const END_BYTES: u64 = 1 << 20;
 
 /// Bytes at the start that must hold no NUL for a file to count as text; what git looks at, too.
 const BINARY_PROBE_BYTES: usize = 8000;
@@ -85,14 +89,16 @@ fn scan_file(root: &Path, entry: &PackEntry, found: &mut Vec<Secret>) -> Result<
         found.push(Secret { path, line: 0, rule, what });
         return Ok(());
     }
-    if bytes > FILE_BYTES_MAX {
-        return Ok(());
-    }
-    let Some(text) = read_text(&root.join(&entry.path)).map_err(unreadable)? else { return Ok(()) };
+    let Some(texts) = read_text(&root.join(&entry.path)).map_err(unreadable)? else { return Ok(()) };
     let name = entry.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_env = is_env_file(name);
-    if is_env || PREFILTER.is_match(&text) {
-        scan_text(&path, &text, is_env, found);
+    for (number, text) in texts.iter().enumerate() {
+        if is_env || PREFILTER.is_match(text) {
+            let first = found.len();
+            scan_text(&path, text, is_env, found);
+            // The lines before the end of a large file are not counted.
+            found[first..].iter_mut().filter(|_| number > 0).for_each(|secret| secret.line = 0);
+        }
     }
     Ok(())
 }
@@ -117,12 +123,21 @@ fn secret_by_name(path: &Path) -> Option<(&'static str, &'static str)> {
     match (parent, name) {
         (_, "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" | "id_ecdsa_sk" | "id_ed25519_sk") => Some(("ssh-key-file", "an SSH private key")),
         (".aws", "credentials") => Some(("aws-credentials-file", "AWS credentials")),
-        (_, ".netrc" | "_netrc" | ".pgpass" | ".git-credentials") => Some(("credentials-file", "a file of passwords")),
+        (_, ".netrc" | "_netrc" | ".pgpass" | ".git-credentials" | ".vault-token" | ".dockercfg" | ".htpasswd" | ".terraformrc") => {
+            Some(("credentials-file", "a file of passwords"))
+        }
         (_, "kaggle.json") => Some(("kaggle-key", "a Kaggle key")),
+        (".kaggle", "access_token") => Some(("kaggle-key", "a Kaggle key")),
+        (_, "credentials.tfrc.json" | "rclone.conf" | ".s3cfg" | ".passwd-s3fs" | "msal_token_cache.json") => {
+            Some(("credentials-file", "a file of passwords"))
+        }
+        (".cargo", "credentials" | "credentials.toml") | (".gem", "credentials") | (".streamlit", "secrets.toml") => {
+            Some(("credentials-file", "a file of passwords"))
+        }
         (".kube", "config") => Some(("credentials-file", "the credentials of a cluster")),
         (".docker", "config.json") => Some(("credentials-file", "the credentials of a registry")),
         ("huggingface" | ".huggingface", "token") => Some(("huggingface-token", "a Hugging Face token")),
-        _ if name.ends_with(".p12") || name.ends_with(".pfx") => Some((PRIVATE_KEY, "a private key")),
+        _ if [".p12", ".pfx", ".ppk", ".jks", ".keystore", ".kdbx"].iter().any(|end| name.ends_with(end)) => Some((PRIVATE_KEY, "a private key")),
         _ => None,
     }
 }
@@ -130,30 +145,82 @@ fn secret_by_name(path: &Path) -> Option<(&'static str, &'static str)> {
 /// `.env`, `.env.local`, `prod.env`; not the templates that projects commit on purpose.
 fn is_env_file(name: &str) -> bool {
     let is_template = ["example", "sample", "template", "dist"].iter().any(|word| name.contains(word));
-    !is_template && (name == ".env" || name.starts_with(".env.") || name.ends_with(".env"))
+    !is_template && (name == ".env" || [".envrc", ".pypirc", ".my.cnf"].contains(&name) || name.starts_with(".env.") || name.ends_with(".env"))
 }
 
-/// The file's bytes, unless it looks binary.
-fn read_text(path: &Path) -> io::Result<Option<Vec<u8>>> {
+/// The file's text, unless it looks binary; of a large file its beginning and its end.
+fn read_text(path: &Path) -> io::Result<Option<Vec<Vec<u8>>>> {
     let mut file = File::open(path)?;
-    let mut text = Vec::with_capacity(usize::try_from(file.metadata()?.len().min(FILE_BYTES_MAX)).unwrap_or(0) + 1);
+    let bytes = file.metadata()?.len();
+    let first = if bytes > FILE_BYTES_MAX { END_BYTES } else { FILE_BYTES_MAX };
+    let mut text = Vec::with_capacity(usize::try_from(bytes.min(first)).unwrap_or(0) + 1);
     Read::by_ref(&mut file).take(BINARY_PROBE_BYTES as u64).read_to_end(&mut text)?;
-    if text.contains(&0) {
+    let coding = Coding::of(&text);
+    if coding == Coding::Utf8 && text.contains(&0) {
         return Ok(None);
     }
-    file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
-    Ok(Some(text))
+    Read::by_ref(&mut file).take(first.saturating_sub(text.len() as u64)).read_to_end(&mut text)?;
+    let mut texts = vec![coding.decoded(text)];
+    if bytes > FILE_BYTES_MAX {
+        // An even place, so that two bytes of UTF-16 stay together.
+        file.seek(SeekFrom::Start((bytes - END_BYTES) & !1))?;
+        let mut last = Vec::new();
+        file.take(END_BYTES + 1).read_to_end(&mut last)?;
+        texts.push(coding.decoded(last));
+    }
+    Ok(Some(texts))
+}
+
+/// How a file writes its letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    Utf8,
+    /// As PowerShell and editors of Windows write: with the low byte first.
+    Utf16Little,
+    Utf16Big,
+}
+
+impl Coding {
+    /// By the mark at the beginning; without one, by every second byte being zero, as in plain English text.
+    fn of(probe: &[u8]) -> Self {
+        match probe {
+            [0xff, 0xfe, ..] => return Coding::Utf16Little,
+            [0xfe, 0xff, ..] => return Coding::Utf16Big,
+            _ => {}
+        }
+        let zeros = |from: usize| probe.iter().skip(from).step_by(2).filter(|byte| **byte == 0).count();
+        let (even, odd, most) = (zeros(0), zeros(1), probe.len() * 2 / 5);
+        match probe.len() {
+            0..8 => Coding::Utf8,
+            _ if even == 0 && odd >= most => Coding::Utf16Little,
+            _ if odd == 0 && even >= most => Coding::Utf16Big,
+            _ => Coding::Utf8,
+        }
+    }
+
+    /// In UTF-8, without the mark.
+    fn decoded(self, text: Vec<u8>) -> Vec<u8> {
+        const MARK: &[u8] = "\u{feff}".as_bytes();
+        let units = |of: fn([u8; 2]) -> u16| text.chunks_exact(2).map(|pair| of([pair[0], pair[1]])).collect::<Vec<u16>>();
+        let decoded = match self {
+            Coding::Utf8 => text,
+            Coding::Utf16Little => String::from_utf16_lossy(&units(u16::from_le_bytes)).into_bytes(),
+            Coding::Utf16Big => String::from_utf16_lossy(&units(u16::from_be_bytes)).into_bytes(),
+        };
+        decoded.strip_prefix(MARK).map_or(decoded.clone(), <[u8]>::to_vec)
+    }
 }
 
 fn scan_text(path: &str, text: &[u8], is_env: bool, found: &mut Vec<Secret>) {
     let first = found.len();
-    let mut lines = text.split(|byte| *byte == b'\n').enumerate().peekable();
-    while let Some((at, line)) = lines.next() {
-        let next = lines.peek().map_or(&[][..], |(_, next)| &next[..next.len().min(WINDOW_BYTES)]);
+    let seen: Vec<OnceCell<bool>> = vec![OnceCell::new(); RULES.len()];
+    let applies = |index: usize| *seen[index].get_or_init(|| RULES[index].is_of(text));
+    let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+    for (at, line) in lines.iter().enumerate() {
         let here = found.len();
         for (number, window) in windows(line).enumerate() {
             // The name of a setting stands where its line begins.
-            for (rule, what) in secrets_in(window, next, is_env && number == 0) {
+            for (rule, what) in secrets_in(window, &lines[at + 1..], is_env && number == 0, &applies) {
                 // Seen in two windows, or twice in one line: told once.
                 if found[here..].iter().all(|known| known.rule != rule) {
                     found.push(Secret { path: path.to_owned(), line: at + 1, rule, what });
@@ -174,18 +241,34 @@ fn windows(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     starts.map(|start| &line[start..line.len().min(start + WINDOW_BYTES)])
 }
 
-fn secrets_in(line: &[u8], next: &[u8], is_env: bool) -> Vec<(&'static str, &'static str)> {
+/// `applies`: for each rule, whether it is one for this file.
+fn secrets_in(line: &[u8], next: &[&[u8]], is_env: bool, applies: &dyn Fn(usize) -> bool) -> Vec<(&'static str, &'static str)> {
     let is_secret = |index: &usize| match RULES[*index].name {
         // The header alone stands in every program that reads keys; the key follows on its line or the next.
-        PRIVATE_KEY => EACH[*index].find_iter(line).any(|hit| KEY_BODY.is_match(&line[hit.end()..])) || KEY_BODY.is_match(next),
-        _ => EACH[*index].find_iter(line).any(|hit| is_real(hit.as_bytes())),
+        PRIVATE_KEY => EACH[*index].find_iter(line).any(|hit| KEY_BODY.is_match(&line[hit.end()..])) || is_key_next(next),
+        _ => EACH[*index].find_iter(line).any(|hit| RULES[*index].takes(hit.as_bytes())) && applies(*index),
     };
     let hits = SET.matches(line).into_iter().filter(is_secret);
     let mut found: Vec<_> = hits.map(|index| (RULES[index].name, RULES[index].what)).collect();
+    // The rule of a service says more than a name that sounds like a key.
+    if found.len() > 1 {
+        found.retain(|(rule, _)| !BY_NAME.contains(rule));
+    }
     if found.is_empty() && is_env && ENV_SECRET.is_match(line) && !PLACEHOLDER.is_match(line) {
         found.push(("env-file", "a secret in an environment file"));
     }
     found
+}
+
+/// Rules that know a secret only by what stands before it.
+const BY_NAME: [&str; 3] = ["api-key", "bearer", "connection-password"];
+
+/// Empty lines between the header of a key and the key: GnuPG writes one, a string of a program another.
+const KEY_GAP_LINES: usize = 3;
+
+fn is_key_next(next: &[&[u8]]) -> bool {
+    let mut lines = next.iter().map(|line| &line[..line.len().min(WINDOW_BYTES)]).take(KEY_GAP_LINES);
+    lines.find(|line| !KEY_GAP.is_match(line)).is_some_and(|line| KEY_BODY.is_match(line))
 }
 
 /// Whether the user acknowledged this one: `path`, `path:rule`, or a folder with a `/` at its end.
@@ -239,16 +322,18 @@ mod tests {
         ]
     }
 
+    fn found_in(text: &str) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        scan_text("a.py", text.as_bytes(), false, &mut found);
+        found.into_iter().map(|secret| secret.rule).collect()
+    }
+
     #[test]
     fn every_rule_finds_its_sample_and_the_prefilter_lets_it_through() {
         for (rule, text) in samples() {
             assert!(PREFILTER.is_match(text.as_bytes()), "the prefilter stops {rule}");
-            let found: Vec<_> = secrets_in(text.as_bytes(), b"", false).into_iter().map(|(rule, _)| rule).collect();
+            let found = found_in(&text);
             assert!(found.contains(&rule), "{rule} is not found, but {found:?}");
-        }
-        let tested: Vec<_> = samples().into_iter().map(|(rule, _)| rule).collect();
-        for rule in RULES {
-            assert!(tested.contains(&rule.name), "{} has no sample", rule.name);
         }
     }
 
@@ -269,7 +354,7 @@ mod tests {
             "x = 'xoxo-love-and-kisses'".into(),
             "risk-assessment-of-models-with-a-long-name-0123456789".into(),
         ] {
-            assert_eq!(secrets_in(text.as_bytes(), b"import os", false), [], "{text}");
+            assert_eq!(found_in(&format!("{text}\nimport os")), Vec::<&str>::new(), "{text}");
         }
     }
 

@@ -130,6 +130,9 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     if survey.bytes > bytes_max {
         let finding = too_large(&survey, bytes_max);
         survey.findings.push(finding);
+    } else if survey.bytes >= LARGE_BYTES {
+        let finding = large(&survey);
+        survey.findings.push(finding);
     }
     survey
 }
@@ -264,25 +267,39 @@ fn take_in(survey: &mut Survey, left_out: &mut LeftOut, path: PathBuf, meta: &Me
     Ok(())
 }
 
+/// From here on a workdir takes more than a minute on a home's line, at 20 Mbit/s upwards.
+const LARGE_BYTES: u64 = 200 << 20;
+
+/// Named of what is large and ships all the same: these tell whether data was meant to ship.
+const LARGE_NAMED: usize = 3;
+
+fn large(survey: &Survey) -> Finding {
+    let message =
+        format!("ships {} in {} files to each job; the largest are {}", show_bytes(survey.bytes), survey.files, largest(survey, LARGE_NAMED));
+    Finding::warning("workdir", message).hint("what need not ship is named in .lampignore")
+}
+
 fn too_large(survey: &Survey, bytes_max: u64) -> Finding {
-    let mut files: Vec<(u64, &Path)> = survey
-        .entries
-        .iter()
-        .filter_map(|entry| match entry.kind {
-            PackKind::File { bytes } => Some((bytes, entry.path.as_path())),
-            _ => None,
-        })
-        .collect();
-    files.sort_unstable_by(|left, right| right.cmp(left));
-    let largest: Vec<String> = files.iter().take(LARGEST_NAMED).map(|(bytes, path)| format!("{} ({})", path.display(), show_bytes(*bytes))).collect();
     let message = format!(
         "holds {} in {} files, more than {}; the largest are {}",
         show_bytes(survey.bytes),
         survey.files,
         show_bytes(bytes_max),
-        largest.join(", ")
+        largest(survey, LARGEST_NAMED)
     );
     Finding::error("workdir", message).hint("add data and results to .lampignore, or raise `workdir_max`")
+}
+
+/// The largest files, each with its size.
+fn largest(survey: &Survey, named: usize) -> String {
+    let of_file = |entry: &PackEntry| match entry.kind {
+        PackKind::File { bytes } => Some((bytes, entry.path.clone())),
+        _ => None,
+    };
+    let mut files: Vec<(u64, PathBuf)> = survey.entries.iter().filter_map(of_file).collect();
+    files.sort_unstable_by(|left, right| right.cmp(left));
+    let shown: Vec<String> = files.iter().take(named).map(|(bytes, path)| format!("{} ({})", path.display(), show_bytes(*bytes))).collect();
+    shown.join(", ")
 }
 
 /// `1.5 GiB`, as people compare sizes.

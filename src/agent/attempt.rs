@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::going_back::{Begun, WentBack};
 use super::observe::{Drawers, Rhythm};
 use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec};
+use crate::jobdir::layout;
 use crate::market::{Span, Usd, UsdPerHour};
 use crate::policy::{Afterwards, End, Extension, HardwareFault, Stage};
 use crate::ports::Clock;
@@ -245,7 +246,7 @@ impl Attempt {
 
     pub fn output_dir(&self) -> PathBuf {
         match self.mode {
-            Mode::Launched => self.folders.work.join("lamp-output"),
+            Mode::Launched => self.folders.work.join(layout::OUTPUT_DIR),
             Mode::Alone => self.folders.work.clone(),
         }
     }

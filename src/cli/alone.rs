@@ -96,6 +96,7 @@ impl AloneRun {
             silence: Silence::of(state, silent, SILENT_AFTER),
             reason: last_reason.map(|reason| reason.text.clone()),
             exit_code: outcome.and_then(|outcome| outcome.exit).map(|exit| exit.shell_code()),
+            because: outcome.map(|outcome| outcome.because),
             waiting: None,
             waiting_until: None,
             tried_again: None,
@@ -137,7 +138,7 @@ impl AloneRun {
     /// The same for people.
     pub fn receipt_text(&self) -> Option<String> {
         let outcome = self.outcome.as_ref()?;
-        let mut lines = vec![format!("receipt of {}: {}", outcome.job, outcome.because.job_outcome())];
+        let mut lines = vec![format!("receipt of {}: {}", outcome.job, outcome.because.job_outcome().told(Some(outcome.because)))];
         lines.push(format!("  {}", reason(outcome)));
         let ended_itself = matches!(outcome.because, EndedBecause::Succeeded | EndedBecause::Failed);
         if let Some(exit) = outcome.exit.filter(|_| !ended_itself) {

@@ -3,6 +3,7 @@
 //! Reads the job directory only; whoever drives the job does so beside it. What must never live here: driving.
 
 use std::io::IsTerminal;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub struct Attached<'a> {
     live_shown: bool,
     /// The log ended in the middle of a line.
     mid_line: bool,
+    /// The log and what is said of the job come to one place: a terminal, or a file for both.
+    is_one_place: bool,
     /// The attempt of which was said where it is.
     moved_to: Option<u32>,
     told: Option<(JobState, Option<u32>, Option<String>)>,
@@ -79,6 +82,7 @@ impl<'a> Attached<'a> {
             terminal,
             live_shown: false,
             mid_line: false,
+            is_one_place: terminal || is_one_file(std::io::stdout(), std::io::stderr()),
             moved_to: None,
             told: None,
             told_at: Duration::ZERO,
@@ -93,6 +97,13 @@ impl<'a> Attached<'a> {
     #[must_use]
     pub fn with_log(mut self) -> Self {
         self.log = true;
+        self
+    }
+
+    /// The log from there on; `None`: from its beginning.
+    #[must_use]
+    pub fn from(mut self, tail: Option<LogTail>) -> Self {
+        self.tail = tail;
         self
     }
 
@@ -177,7 +188,7 @@ impl<'a> Attached<'a> {
             if self.log {
                 self.print_log(&self.dir.attempts().await?).await?;
             }
-            self.clear();
+            self.make_room();
             return Ok(Some(receipt));
         }
         let (dir, wishes, now) = (self.dir, self.wishes().await?, self.context.clock.now());
@@ -239,24 +250,24 @@ impl<'a> Attached<'a> {
 
     fn next_attempt(&mut self, next: AttemptNo) {
         self.tail = Some(LogTail::new(next));
-        self.clear();
+        self.make_room();
         self.context.printer.note(format!("--- attempt {} ---", next.number()));
     }
 
     fn tell(&mut self, summary: &Summary) {
         for attention in summary.attention.iter().filter(|text| !self.attention.contains(text)).cloned().collect::<Vec<_>>() {
-            self.clear();
+            self.make_room();
             self.context.printer.warn(&attention);
             self.attention.push(attention);
         }
         let waits = summary.waiting.as_deref().map(|why| why.split(": ").next().unwrap_or(why).to_owned());
         if let Some(why) = summary.waiting.as_deref().filter(|_| waits != self.waits) {
-            self.clear();
+            self.make_room();
             self.context.printer.note(format!("{} waits for {}", summary.job, status::waits(why, summary.waiting_until)));
         }
         self.waits = waits;
         if let Some(moved) = summary.moved.as_ref().filter(|_| summary.attempt != self.moved_to) {
-            self.clear();
+            self.make_room();
             self.context.printer.note(moved);
             self.moved_to = summary.attempt;
         }
@@ -264,16 +275,24 @@ impl<'a> Attached<'a> {
         let stands = (summary.state, summary.attempt, summary.verdict.clone().or_else(|| summary.held.as_ref().map(|held| held.until.to_string())));
         let changed = self.told.as_ref() != Some(&stands);
         if self.terminal {
-            self.clear();
-            let start = if self.mid_line { "\n" } else { "" };
-            self.mid_line = false;
-            self.context.printer.raw_err(&format!("{start}{CLEAR}{}", harmless::one_line(&live::line(summary, terminal_width() - 1))));
+            self.make_room();
+            let line = live::line(summary, self.context.clock.now(), terminal_width() - 1);
+            self.context.printer.raw_err(&format!("{CLEAR}{}", harmless::one_line(&line)));
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
-            self.context.printer.note(live::line(summary, usize::MAX));
+            self.make_room();
+            self.context.printer.note(live::line(summary, self.context.clock.now(), usize::MAX));
             self.told_at = now;
         }
         self.told = Some(stands);
+    }
+
+    /// Nothing of the log or the live line stands on the line where a sentence begins.
+    fn make_room(&mut self) {
+        self.clear();
+        if std::mem::take(&mut self.mid_line) && self.is_one_place {
+            self.context.printer.raw_err("\n");
+        }
     }
 
     /// Takes the live line away.
@@ -288,10 +307,15 @@ impl<'a> Attached<'a> {
         let now = self.context.clock.mono();
         if self.trouble_at.is_none_or(|at| now.saturating_sub(at) >= TROUBLE_EVERY) {
             self.trouble_at = Some(now);
-            self.clear();
+            self.make_room();
             self.context.printer.warn(format!("{error}; the job goes on, trying again"));
         }
     }
+}
+
+fn is_one_file(one: impl AsFd, other: impl AsFd) -> bool {
+    let of = |stream: BorrowedFd<'_>| rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    of(one.as_fd()).is_some_and(|file| of(other.as_fd()) == Some(file))
 }
 
 /// Columns of the terminal on stderr; 80 when it does not say. The last one stays free: some terminals wrap there.

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::flags::JobArgs;
 use super::printer::Stream;
+use super::printer::shell_word;
 use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::{Examined, shown_file};
@@ -83,7 +84,7 @@ pub fn idle_note(loaded: &Loaded) -> Option<String> {
 
 /// A file says nothing of what its script does at an interruption.
 fn untried(loaded: &Loaded, file: &str) -> String {
-    let words = if loaded.file.is_some() { format!("lamp rehearse {file}") } else { "lamp rehearse".to_owned() };
+    let words = if loaded.file.is_some() { format!("lamp rehearse {}", shell_word(file)) } else { "lamp rehearse".to_owned() };
     format!("whether the script saves and resumes is not looked at here: `{words}` interrupts it on this workstation, and tries it")
 }
 

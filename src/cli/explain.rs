@@ -310,7 +310,7 @@ fn event_text(what: &What, starts: &mut Starts, all: bool) -> Option<(&'static s
         What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } => {
             let asked = asked_by.as_ref().map(|by| format!(", {}", asker(by))).unwrap_or_default();
             let took = format!("saved in {save_secs:.1} s, uploaded in {upload_secs:.1} s");
-            ("checkpoint", format!("{}{}: {took}{asked}", checkpoint.number.number(), step_text(checkpoint.step)))
+            ("checkpoint", format!("{}: {took}{asked}", checkpoint.told()))
         }
         What::Stacks { key } => ("stacks", key.clone()),
         What::Phase { phase } if all => ("phase", format!("{phase:?}").to_lowercase()),
@@ -323,10 +323,6 @@ fn event_text(what: &What, starts: &mut Starts, all: bool) -> Option<(&'static s
 
 fn processes(number: u32) -> String {
     if number == 1 { "1 process was".into() } else { format!("{number} processes were") }
-}
-
-fn step_text(step: Option<f64>) -> String {
-    step.map(|step| format!(" (step {step})")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! Each file comes whole or not at all, so whoever is interrupted types the same line again. What must never live here: what
 //! is said of it at the end (`outputs`).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::IsTerminal;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use serde::Serialize;
 use super::printer::CLEAR;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root};
+use crate::config;
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Span;
 use crate::wire::{self, KeptFile, Store, show_bytes};
@@ -46,6 +47,8 @@ const SAME_WORD_EVERY: Duration = Duration::from_secs(300);
 pub struct Output {
     /// Below the outputs of the job.
     pub path: String,
+    /// Below the folder that it comes home to: what is in `$LAMP_OUTPUT_DIR` stands there without a folder of its own.
+    pub here: String,
     pub bytes: u64,
     /// When it was kept, by the store's clock.
     pub modified: Timestamp,
@@ -81,19 +84,47 @@ pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault>
     // A bucket's console makes empty objects that stand for folders.
     let files = named.filter(|(path, _)| !path.is_empty() && !path.ends_with('/'));
     let output = |(path, object): (&str, &_)| listed(path, object);
-    return Ok(files.map(output).collect());
+    return Ok(at_home(files.map(output).collect()));
 
     fn listed(path: &str, object: &wire::ObjectMeta) -> Output {
-        Output { path: path.to_owned(), bytes: object.bytes, modified: object.modified, state: OutputState::Listed, error: None }
+        Output {
+            path: path.to_owned(),
+            here: path.to_owned(),
+            bytes: object.bytes,
+            modified: object.modified,
+            state: OutputState::Listed,
+            error: None,
+        }
     }
+}
+
+/// Files of `$LAMP_OUTPUT_DIR` stand beside the other outputs. If one of them has a name of those, all keep their place.
+fn at_home(mut outputs: Vec<Output>) -> Vec<Output> {
+    let begins = format!("{}/", layout::OUTPUT_DIR);
+    let first = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+    let (inside, beside): (Vec<&Output>, Vec<&Output>) = outputs.iter().partition(|output| output.path.starts_with(&begins));
+    let taken: HashSet<String> = beside.iter().map(|output| first(&output.path)).collect();
+    if inside.iter().all(|output| !taken.contains(&first(&output.path[begins.len()..]))) {
+        for output in &mut outputs {
+            if let Some(rest) = output.path.strip_prefix(&begins) {
+                output.here = rest.to_owned();
+            }
+        }
+    }
+    outputs
 }
 
 /// Fetches the outputs into a folder; what became of each is in its `state`.
 ///
 /// # Errors
-/// The disk has no room for them.
+/// The disk is too small for them, or the folder cannot be written.
 pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder: &Path, force: bool) -> Result<Vec<Output>, Fault> {
     room_for(&outputs, folder, force)?;
+    if let Err(error) = wire::make_writable(folder) {
+        let what = format!("cannot write into `{}`", config::shown(folder, &context.current_dir));
+        let fault = Fault::new(ExitCode::REFUSED, what).because(&error).meaning("nothing was fetched; the outputs are safe in the job root");
+        return Err(fault.hint(format!("`lamp outputs {} --to FOLDER` brings them to another folder", dir.job())));
+    }
     let (all, total) = (outputs.len(), outputs.iter().map(|output| output.bytes).sum::<u64>());
     let (come, done) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
     let brought = stream::iter(outputs).map(|mut output| {
@@ -128,10 +159,10 @@ struct Seen<'a> {
 impl Seen<'_> {
     async fn bring(&self, output: &Output, folder: &Path, force: bool) -> Result<OutputState, String> {
         // A key of a strange machine must not lead out of the folder.
-        if !Path::new(&output.path).components().all(|part| matches!(part, Component::Normal(_))) {
+        if !Path::new(&output.here).components().all(|part| matches!(part, Component::Normal(_))) {
             return Err("its name leads out of the folder".to_owned());
         }
-        let target = folder.join(&output.path);
+        let target = folder.join(&output.here);
         let here = KeptFile::at(&target).map_err(|error| error.to_string())?;
         let skip = |state| {
             self.come.fetch_add(output.bytes, Ordering::Relaxed);
@@ -172,7 +203,7 @@ fn is_same(here: &KeptFile, output: &Output) -> bool {
 
 /// Better no file than half of them and a full disk.
 fn room_for(outputs: &[Output], folder: &Path, force: bool) -> Result<(), Fault> {
-    let comes = |output: &&Output| match KeptFile::at(&folder.join(&output.path)) {
+    let comes = |output: &&Output| match KeptFile::at(&folder.join(&output.here)) {
         Ok(Some(here)) => force && !is_same(&here, output),
         _ => true,
     };

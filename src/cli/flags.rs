@@ -64,7 +64,7 @@ pub struct MachineFlags {
     #[arg(long, value_name = "CLOUD")]
     pub cloud: Option<CloudWord>,
     /// GPUs, like `A10G:1` or `at least 24GiB`
-    #[arg(long, value_name = "GPUS")]
+    #[arg(long, visible_alias = "gpu", value_name = "GPUS")]
     pub gpus: Option<Gpus>,
     /// Only this instance type; may be repeated
     #[arg(long, value_name = "TYPE", value_parser = one_name)]

@@ -90,6 +90,15 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let folder = context.current_dir.join(&args.folder);
     if !folder.is_dir() {
         let shown = args.folder.display().to_string();
+        if folder.is_file() {
+            let parent = args.folder.parent().map_or_else(String::new, |parent| parent.display().to_string());
+            let place = if parent.is_empty() { String::new() } else { format!(" {}", shell_word(&parent)) };
+            let script = args.folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let is_script = [".py", ".sh"].iter().any(|end| script.ends_with(end));
+            let flag = if is_script { format!(" --script {}", shell_word(&script)) } else { String::new() };
+            let fault = Fault::new(ExitCode::USAGE, format!("`{shown}` is a file, and `lamp init` takes a folder")).meaning("nothing was written");
+            return Err(fault.hint(format!("`lamp init{place}{flag}` writes `{JOB_FILE}` beside it")));
+        }
         let fault = Fault::new(ExitCode::NOT_FOUND, format!("no folder `{shown}`")).meaning("nothing was written");
         return Err(fault.hint(format!("`mkdir -p {}` makes it; without a folder, `lamp init` writes into this one", shell_word(&shown))));
     }
@@ -178,6 +187,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 fn refused(error: &io::Error, shown: &str) -> Fault {
     if error.kind() == io::ErrorKind::AlreadyExists {
         let fault = Fault::new(ExitCode::REFUSED, format!("`{shown}` is already there"));
+        let shown = shell_word(shown);
         return fault.meaning("nothing was written").hint(format!(
             "`lamp check {shown}` says what is wrong with it; once it is deleted or has another name (`mv {shown} old-{JOB_FILE}`), `lamp init` writes a new one"
         ));
@@ -186,7 +196,8 @@ fn refused(error: &io::Error, shown: &str) -> Fault {
 }
 
 fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
-    let mut next = vec![format!("lamp check {shown}"), format!("lamp run {shown}")];
+    let word = shell_word(shown);
+    let mut next = vec![format!("lamp check {word}"), format!("lamp run {word}")];
     if found.is_placeholder() {
         next.insert(0, format!("put your command into {shown}"));
     }
@@ -213,5 +224,6 @@ fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
         printer.note(format!("not certain: the script may need {} in its command", found.asks.join(" ")));
     }
     let first = if found.is_placeholder() { "put your command into it, then " } else { "" };
+    let shown = shell_word(shown);
     printer.note(format!("next: {first}`lamp check {shown}`, then `lamp run {shown}`"));
 }

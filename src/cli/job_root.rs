@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt, TryStreamExt as _};
 
 use super::alone::AloneRun;
+use super::printer::shell_word;
 use super::spec_gone::SpecGone;
 use super::{Context, ExitCode, Fault, caps, kept};
 use crate::config::{AwsFile, closest};
@@ -133,7 +134,10 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
     let begin_so: Vec<&JobId> = jobs.iter().filter(|job| job.as_str().starts_with(text)).collect();
     match begin_so.as_slice() {
         [job] => Ok(dir(job)),
-        [] => Err(not_found(store, text, jobs)),
+        [] => match of_schedule(store, text).await {
+            Some(fault) => Err(fault),
+            None => Err(not_found(store, text, jobs)),
+        },
         several => Err(say_which(ExitCode::NOT_FOUND, &format!("begin with `{text}`"), several.iter().copied())),
     }
 }
@@ -314,7 +318,7 @@ pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
 }
 
 pub fn has_ended(dir: &JobDir, ended: &Receipt) -> Fault {
-    Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome))
+    Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.told()))
 }
 
 /// As [`must_be_under_way`], of a job that has no receipt, as the caller has just seen.
@@ -357,6 +361,15 @@ fn say_which<'a>(code: ExitCode, what: &str, jobs: impl ExactSizeIterator<Item =
     let names: Vec<&str> = jobs.take(NAMED).map(JobId::as_str).collect();
     let more = if more == 0 { String::new() } else { format!(" and {more} more; `lamp status` lists all") };
     fault.hint(format!("say which: {}{more}", names.join(", ")))
+}
+
+/// A schedule of that name without a run. An unreadable schedule counts as none.
+async fn of_schedule(store: &Store, text: &str) -> Option<Fault> {
+    let schedules = jobdir::schedules(store, None).await.ok()?;
+    let found = schedules.iter().find(|schedule| schedule.name() == text || format!("{}/{}", schedule.set(), schedule.name()) == text)?;
+    let (set, name) = (found.set(), found.name());
+    let fault = Fault::new(ExitCode::NOT_FOUND, format!("`{set}/{name}` is a schedule, and no job of it is there")).meaning("nothing was changed");
+    Some(fault.hint(format!("`lamp schedules` shows it; without its file in the folder, `lamp apply {} --prune` removes it", shell_word(set))))
 }
 
 fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {

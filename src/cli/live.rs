@@ -1,11 +1,13 @@
 //! How a job stands, in one line that fits under its log.
 
+use jiff::Timestamp;
+
 use super::most::Limited;
 use super::receipt::at_most;
 use super::status::local_time;
 use super::summary::Summary;
 use crate::job::{JobState, Progress};
-use crate::market::{Span, Usd, UsdPerHour};
+use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::Standing;
 
 /// `step 120 of 1000, 12%, 6m left, loss 0.31`; `None` when the job says nothing of itself.
@@ -112,16 +114,18 @@ pub fn money_text(summary: &Summary) -> String {
 const LEVELS: u8 = 9;
 
 /// The live line in `width` columns: what matters first, and with fewer words where there is less room.
-pub fn line(summary: &Summary, width: usize) -> String {
+pub fn line(summary: &Summary, now: Timestamp, width: usize) -> String {
     let fits = |text: &String| text.chars().count() <= width;
-    let shortest = || at_level(summary, LEVELS).chars().take(width).collect();
-    (0..=LEVELS).map(|level| at_level(summary, level)).find(fits).unwrap_or_else(shortest)
+    let shortest = || at_level(summary, now, LEVELS).chars().take(width).collect();
+    (0..=LEVELS).map(|level| at_level(summary, now, level)).find(fits).unwrap_or_else(shortest)
 }
 
-fn at_level(summary: &Summary, level: u8) -> String {
+fn at_level(summary: &Summary, now: Timestamp, level: u8) -> String {
     let job = if level >= 9 { summary.name.clone() } else { summary.job.clone() };
     let until = summary.held.as_ref().filter(|_| level < 7).map(|held| format!(" until {}", local_time(held.until))).unwrap_or_default();
-    let mut parts = vec![job, format!("{}{until}", summary.state)];
+    let since = elapsed(summary.started, now).as_secs();
+    let age = (level < 6 && since > 0 && !summary.state.is_final()).then(|| format!(" {}", Span::from_secs(since))).unwrap_or_default();
+    let mut parts = vec![job, format!("{}{age}{until}", summary.state)];
     parts.extend(summary.attempt.filter(|attempt| *attempt > 1 && level < 8).map(|attempt| format!("attempt {attempt}")));
     parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
     let money = money_text(summary);
@@ -220,6 +224,7 @@ mod tests {
             silence: None,
             reason: None,
             exit_code: None,
+            because: None,
             waiting: None,
             waiting_until: None,
             tried_again: None,
@@ -248,14 +253,15 @@ mod tests {
 
     #[test]
     fn what_matters_is_there_in_every_width() {
-        let at = |width: usize| line(&training(1), width);
+        let now = jiff::Timestamp::from_second(754).unwrap();
+        let at = |width: usize| line(&training(1), now, width);
         assert_eq!(at(60), "llama-finetune-7f3k2q  running  $0.42  12%  GPU 93%");
         assert_eq!(at(80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  GPU 93%, CPU 210%");
-        let more = "llama-finetune-7f3k2q  running  attempt 2  $0.42 of at most $5.00  12%, 29m 20s left  GPU 93%, CPU 210%";
+        let more = "llama-finetune-7f3k2q  running 12m 34s  attempt 2  $0.42 of at most $5.00  12%, 29m 20s left  GPU 93%, CPU 210%";
         assert_eq!(at(120), more);
         let all = "[#---------]  step 120 of 1000, 12%, 29m 20s left, loss 0.3100, epoch 3 of 25, warming up  GPU 93% 10.2/24.0 GiB, CPU 210%";
-        assert_eq!(at(200), format!("llama-finetune-7f3k2q  running  attempt 2  $0.42 of at most $5.00  {all}"));
-        assert_eq!(line(&training(8), 80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  8 GPUs 93%, CPU 210%");
+        assert_eq!(at(200), format!("llama-finetune-7f3k2q  running 12m 34s  attempt 2  $0.42 of at most $5.00  {all}"));
+        assert_eq!(line(&training(8), now, 80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  8 GPUs 93%, CPU 210%");
         for width in 20..220 {
             assert!(at(width).chars().count() <= width, "{width}");
         }

@@ -37,6 +37,29 @@ impl LogTail {
         LogTail { attempt, last: String::new(), names: VecDeque::new(), read: VecDeque::new() }
     }
 
+    /// The last lines so far, and the tail of what comes after them. Only the pieces at the end are read.
+    ///
+    /// # Errors
+    /// As [`LogTail::next`].
+    pub async fn last(dir: &JobDir, attempt: AttemptNo, lines: usize) -> Result<(Vec<u8>, Self), JobDirError> {
+        let mut after = LogTail::new(attempt);
+        let found = dir.store().children_after(&layout::log(dir.job(), attempt), "").await?;
+        let names: Vec<String> = found.into_iter().filter(|name| name.ends_with(".zst")).collect();
+        after.last = names.last().cloned().unwrap_or_default();
+        let mut bytes = Vec::new();
+        for name in names.iter().rev() {
+            if lines_in(&bytes) > lines {
+                break;
+            }
+            let mut one = LogTail { names: VecDeque::from([name.clone()]), last: after.last.clone(), ..LogTail::new(attempt) };
+            let mut piece = one.next(dir).await?;
+            piece.append(&mut bytes);
+            bytes = piece;
+        }
+        let from = bytes.len() - last_lines(&bytes, lines).len();
+        Ok((bytes.split_off(from), after))
+    }
+
     /// The bytes that have come since the last call, at most one piece; empty when there are none.
     ///
     /// # Errors
@@ -83,9 +106,45 @@ impl LogTail {
 
 /// A piece is some megabytes at most. A longer one is cut.
 const UNPACKED_MAX: u64 = 64 * 1024 * 1024;
+/// Lines, one without its end too.
+pub fn lines_in(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count() + usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
+}
+
+/// The last lines of a text; the end of the text may be the middle of a line.
+pub fn last_lines(bytes: &[u8], lines: usize) -> &[u8] {
+    let ends = bytes.iter().enumerate().filter(|(at, byte)| **byte == b'\n' && at + 1 < bytes.len()).map(|(at, _)| at + 1);
+    let skipped = lines_in(bytes).saturating_sub(lines);
+    match skipped {
+        0 => bytes,
+        _ => ends.take(skipped).last().filter(|_| lines > 0).map_or(&[], |from| &bytes[from..]),
+    }
+}
 
 fn unpacked(piece: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     zstd::stream::Decoder::new(piece)?.take(UNPACKED_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_lines_are_counted_with_and_without_line_end() {
+        let cases: [(&str, usize, &str); 8] = [
+            ("", 2, ""),
+            ("a\n", 0, ""),
+            ("a\nb\nc\n", 1, "c\n"),
+            ("a\nb\nc\n", 2, "b\nc\n"),
+            ("a\nb\nc\n", 9, "a\nb\nc\n"),
+            ("a\nb\nc", 1, "c"),
+            ("a\nb\nc", 2, "b\nc"),
+            ("\n\n", 1, "\n"),
+        ];
+        for (text, lines, last) in cases {
+            assert_eq!(str::from_utf8(last_lines(text.as_bytes(), lines)), Ok(last), "{lines} of {text:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::alone::AloneRun;
 use super::attach::{Attached, look_every};
-use super::log_tail::LogTail;
+use super::log_tail::{LogTail, lines_in};
 use super::patience::{never_silent, of_root};
 use super::{Context, ExitCode, Fault, Format, discarded, job_root, run};
 use crate::job::{AttemptNo, StoredKind};
@@ -19,6 +19,10 @@ pub struct Args {
     /// Go on until the job has ended
     #[arg(short, long, conflicts_with = "attempt")]
     pub follow: bool,
+
+    /// Only the last lines; with `--follow` those and what comes after
+    #[arg(short = 'n', long, visible_alias = "lines", value_name = "N")]
+    pub tail: Option<usize>,
 
     /// Only this attempt [default: all, in order]
     #[arg(long, value_name = "N")]
@@ -45,11 +49,20 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // From then on, silence is the log's own.
     let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
     discarded::told(context, &dir, StoredKind::Logs).await;
+    let from = match args.tail {
+        Some(lines) => {
+            let attempts = dir.attempts().await.map_err(fault)?;
+            let (last, tail) = last_of(&dir, &attempts, lines).await.map_err(fault)?;
+            last.iter().for_each(|(attempt, bytes)| piece(context, *attempt, bytes));
+            tail
+        }
+        None => None,
+    };
     if alone.is_some() {
-        return follow_alone(context, &dir).await.map_err(fault);
+        return follow_alone(context, &dir, from).await.map_err(fault);
     }
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
-    Attached::new(context, &dir).with_log().follow_and_drive(&controller).await?;
+    Attached::new(context, &dir).with_log().from(from).follow_and_drive(&controller).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -67,9 +80,13 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         None => attempts,
     };
+    let last = match args.tail {
+        Some(lines) => Some(last_of(&dir, &chosen, lines).await.map_err(fault)?.0),
+        None => None,
+    };
     if context.format == Format::Json {
-        let mut pieces = Vec::new();
-        for attempt in chosen {
+        let mut pieces: Vec<_> = last.iter().flatten().map(|(attempt, bytes)| as_object(*attempt, bytes)).collect();
+        for attempt in chosen.into_iter().filter(|_| last.is_none()) {
             let mut tail = LogTail::new(attempt);
             loop {
                 let bytes = tail.next(&dir).await.map_err(fault)?;
@@ -82,8 +99,9 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces, "discarded": discarded::for_programs(gone.as_ref()) }));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut is_empty = true;
-    for attempt in chosen {
+    let mut is_empty = last.as_ref().is_none_or(Vec::is_empty) && args.tail != Some(0);
+    last.iter().flatten().for_each(|(attempt, bytes)| piece(context, *attempt, bytes));
+    for attempt in chosen.into_iter().filter(|_| last.is_none()) {
         is_empty &= !print(context, &dir, attempt).await.map_err(fault)?;
     }
     if is_empty && gone.is_none() {
@@ -93,9 +111,25 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The last lines of all these attempts together, in order, and where the newest goes on.
+async fn last_of(dir: &JobDir, attempts: &[AttemptNo], lines: usize) -> Result<(Vec<(AttemptNo, Vec<u8>)>, Option<LogTail>), JobDirError> {
+    let (mut pieces, mut newest, mut left) = (Vec::new(), None, lines);
+    for attempt in attempts.iter().rev() {
+        let (bytes, tail) = LogTail::last(dir, *attempt, left).await?;
+        left = left.saturating_sub(lines_in(&bytes));
+        newest = newest.or(Some(tail));
+        pieces.extend((!bytes.is_empty()).then_some((*attempt, bytes)));
+        if left == 0 {
+            break;
+        }
+    }
+    pieces.reverse();
+    Ok((pieces, newest))
+}
+
 /// Nobody drives a run of the agent alone; its log is followed until its agent has written how it ended.
-async fn follow_alone(context: &Context, dir: &JobDir) -> Result<ExitCode, JobDirError> {
-    let mut tail = LogTail::new(AttemptNo::FIRST);
+async fn follow_alone(context: &Context, dir: &JobDir, from: Option<LogTail>) -> Result<ExitCode, JobDirError> {
+    let mut tail = from.unwrap_or_else(|| LogTail::new(AttemptNo::FIRST));
     loop {
         // Read before the log: what was written before the end is then not missed.
         let over = AloneRun::read(dir).await?.is_none_or(|run| run.has_ended());

@@ -21,8 +21,9 @@
 //! | `caps`, `cadence`, `forecast`, `most`, `reach`, `ready`, `proven`, `prove` (`prove_sweeper` is a part of it), `purchase`, `region`, `nothing_fits`, `kept`, `discarded`, `rehearsal` (with `rehearsal_again`, `rehearsal_cut`, `rehearsal_watch`, `rehearsal_missing`) | shared by verbs: what a job can cost, needs or keeps |
 //! | `within` | shared by verbs that leave a job alone: from within a workload they cannot |
 //! | `alone`, `attempt_words`, `machine`, `summary` | shared by verbs: a job, read from its records |
-//! | `printer`, `table`, `wrap`, `traces` | text: the only place that prints |
+//! | `printer`, `table`, `wrap`, `local_times`, `traces` | text: the only place that prints |
 //! | `exit`, `fault` | what a verb ends with |
+//! | `words_of_others` | the command for a word that other tools have |
 //! | `shell` | the only place that knows every verb |
 
 mod alone;
@@ -74,6 +75,7 @@ mod init_starter;
 mod job_root;
 mod kept;
 mod live;
+mod local_times;
 mod log_tail;
 mod logs;
 mod machine;
@@ -127,6 +129,7 @@ mod spec_gone;
 mod ssh;
 mod start;
 mod status;
+mod status_watch;
 mod stop;
 mod stop_ask;
 mod stray;
@@ -143,6 +146,7 @@ mod uninit;
 mod unknown;
 mod until;
 mod within;
+mod words_of_others;
 mod workdir;
 mod wrap;
 

@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::fetch::{self, Output, OutputState};
+use super::printer::shell_word;
 use super::status::local_time;
 use super::summary::Summary;
 use super::table::counted;
@@ -78,7 +79,7 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
     } else {
         let here = |output: &&Output| matches!(output.state, OutputState::Fetched | OutputState::AlreadyThere);
         for output in home.files.iter().filter(here) {
-            context.printer.line(config::shown(&home.folder.join(&output.path), &context.current_dir));
+            context.printer.line(config::shown(&home.folder.join(&output.here), &context.current_dir));
         }
         home.tell(context, dir);
     }
@@ -130,7 +131,7 @@ impl Home {
             printer.warn(format!("`{}` was not fetched: {}", output.path, output.error.as_deref().unwrap_or("nobody knows why")));
         }
         for output in named(OutputState::KeptLocal) {
-            printer.warn(format!("`{}` is different here and was left as it is", output.path));
+            printer.warn(format!("`{}` is different here and was left as it is", output.here));
         }
         let (failed, kept) = (self.of(OutputState::Failed).count(), self.of(OutputState::KeptLocal).count());
         for (count, word) in [(failed, "were not fetched"), (kept, "are different here and were left as they are")] {
@@ -140,7 +141,7 @@ impl Home {
         }
         let job = dir.job();
         if failed > 0 {
-            printer.hint(format!("`lamp outputs {job} --to {folder}` tries again, and skips what is here"));
+            printer.hint(format!("`lamp outputs {job} --to {}` tries again, and skips what is here", shell_word(&folder)));
         }
         if kept > 0 {
             printer.hint(format!("`lamp outputs {job} --to FOLDER` fetches them elsewhere, `--force` writes over what is here"));

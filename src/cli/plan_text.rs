@@ -31,7 +31,10 @@ pub(super) fn costs(planned: &Planned, by: &str) -> Vec<String> {
         Some(most) => {
             // Of a job that can cost more than its first machine, nothing is said that reads as if it could not.
             let what = if whole_job.is_some() { "this machine costs at most" } else { "costs at most" };
-            format!("{what} {}{with}{}", most.rounded_up(), whichever(plan, most))
+            // A user who typed 8 and reads 13 must see where the rest comes from.
+            let is_by_budget = whole_job.is_none() && planned.most_job.by == MostBy::Budget && offer.cloud == Cloud::Local;
+            let by = if is_by_budget { ": its budget, and five minutes to save and to power off" } else { "" };
+            format!("{what} {}{with}{by}{}", most.rounded_up(), whichever(plan, most))
         }
         None => "nothing bounds what it can cost; `limits.budget` would, and `limits.max_runtime` the cost of each machine".to_owned(),
     };

@@ -22,6 +22,9 @@ use crate::policy::bid::{HONEST, back};
 /// prices now, what a bid rule gives, and how often that bid would have been exceeded.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
+    /// The same as --gpu
+    #[arg(value_name = "GPUS", conflicts_with = "gpu")]
+    pub wanted: Option<GpuRequirement>,
     /// GPUs, like `A10G`, `H100:8` or `at least 24GiB` [default: any]
     #[arg(long, visible_alias = "gpus", value_name = "GPUS")]
     pub gpu: Option<GpuRequirement>,
@@ -246,8 +249,9 @@ fn window_days(rule: PriceRule) -> u32 {
 fn machine(args: &Args) -> Result<MachineSpec, Fault> {
     let wrong = |what: &str, error: &dyn std::fmt::Display| Fault::new(ExitCode::USAGE, format!("--{what}: {error}"));
     let any = GpuRequirement { count: 1, model: None, memory_mib_min: None };
-    let asks_for_gpus = args.types.is_empty() || args.gpu.is_some() || args.memory.is_some() || args.count.is_some();
-    let mut gpus = args.gpu.clone().unwrap_or(if asks_for_gpus { any } else { GpuRequirement::NONE });
+    let wanted = args.gpu.as_ref().or(args.wanted.as_ref());
+    let asks_for_gpus = args.types.is_empty() || wanted.is_some() || args.memory.is_some() || args.count.is_some();
+    let mut gpus = wanted.cloned().unwrap_or(if asks_for_gpus { any } else { GpuRequirement::NONE });
     if let Some(size) = &args.memory {
         let memory: GpuRequirement = format!("at least {size}").parse().map_err(|_| wrong("memory", &format!("`{size}` is no size, write 24GiB")))?;
         gpus.memory_mib_min = memory.memory_mib_min;

@@ -14,6 +14,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use serde::Serialize;
 
 use super::args::{ColorChoice, Format};
+use super::local_times::in_local_time;
 use super::wrap::wrap;
 use super::{Fault, harmless};
 use crate::job::{Finding, Severity};
@@ -34,6 +35,8 @@ pub struct Printer {
     spoke: AtomicBool,
     /// A live line stands on the terminal.
     is_live: AtomicBool,
+    /// The screen is cleared before the next output.
+    is_stale: AtomicBool,
     /// Rows are printed, which have no place for what is said of all of them.
     has_rows: AtomicBool,
     warned: Mutex<Warned>,
@@ -94,6 +97,7 @@ impl Printer {
             unwritten: OnceLock::new(),
             spoke: AtomicBool::new(false),
             is_live: AtomicBool::new(false),
+            is_stale: AtomicBool::new(false),
             has_rows: AtomicBool::new(false),
             warned: Mutex::default(),
             job_root: OnceLock::new(),
@@ -145,7 +149,7 @@ impl Printer {
 
     /// A sentence of data: on a terminal it is broken at words, and goes on below after `hang` blanks.
     pub fn prose(&self, hang: usize, text: impl Display) {
-        let text = harmless::one_line(&text.to_string()).into_owned();
+        let text = harmless::one_line(&in_local_time(&text.to_string())).into_owned();
         self.line(self.columns_out.map_or_else(|| text.clone(), |width| wrap(&text, width, hang)));
     }
 
@@ -157,12 +161,27 @@ impl Printer {
         }
     }
 
+    /// The next output clears the screen. Until then the last look stays, also if the next one takes a second.
+    pub fn clear_before_next(&self) {
+        self.is_stale.store(self.columns_out.is_some() && self.format == Format::Text, Ordering::Relaxed);
+    }
+
+    /// To stdout, also before what goes to stderr: both are the terminal then.
+    fn clear_screen(&self) {
+        if self.is_stale.swap(false, Ordering::Relaxed) {
+            let mut stdout = std::io::stdout().lock();
+            // A terminal that is gone is noted by the output itself.
+            let _ = stdout.write_all(CLEAR_SCREEN.as_bytes()).and_then(|()| stdout.flush());
+        }
+    }
+
     /// Data as it is: the workload's own log.
     pub fn bytes(&self, bytes: &[u8]) {
         self.spoke.store(true, Ordering::Relaxed);
         if self.reader_is_gone() {
             return;
         }
+        self.clear_screen();
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush()) {
             self.gone.store(true, Ordering::Relaxed);
@@ -202,7 +221,7 @@ impl Printer {
     /// A sentence for people about what goes on; silent with `-q`, and where machines read a document.
     pub fn note(&self, text: impl Display) {
         if !self.quiet && self.speaks() {
-            self.err_line(&self.in_root(&harmless::one_line(&text.to_string())));
+            self.err_line(&self.in_root(&harmless::one_line(&in_local_time(&text.to_string()))));
         }
     }
 
@@ -232,7 +251,7 @@ impl Printer {
     }
 
     fn warn_line(&self, text: &str) {
-        let text = self.in_root(&harmless::one_line(text));
+        let text = self.in_root(&harmless::one_line(&in_local_time(text)));
         self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Warning, "warning:")));
     }
 
@@ -258,6 +277,7 @@ impl Printer {
 
     /// `ours` as it is, and the text without what a terminal obeys.
     fn to_err(&self, ours: &str, text: &str) {
+        self.clear_screen();
         let text = format!("{ours}{}", harmless::harmless(text, self.color_err));
         // Nobody is left to tell when stderr is gone.
         let mut stderr = std::io::stderr().lock();
@@ -347,6 +367,9 @@ impl Printer {
 /// Takes a live line away, before another one or a sentence.
 pub const CLEAR: &str = "\r\u{1b}[2K";
 
+/// Clears a screen and goes to its first line.
+const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[2J";
+
 /// What follows a line that was too long, to see that it belongs to it.
 const HANG: usize = 2;
 
@@ -377,6 +400,7 @@ fn with_root(text: &str, root: &str) -> String {
     told
 }
 
+/// One word for a shell; what is plain stays as it was typed.
 pub(super) use crate::job::shell_word;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 
 use super::alone::AloneRun;
 use super::discarded::DiscardedShown;
+use super::local_times::in_local_time;
 use super::status::local_time;
 use super::summary::Summary;
 use super::wrap::wrap;
@@ -139,7 +140,7 @@ fn text(receipt: &Receipt, width: Option<usize>) -> String {
 }
 
 fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
-    let mut lines = vec![format!("receipt of {}: {}", receipt.job, receipt.outcome), format!("  {}", receipt.reason)];
+    let mut lines = vec![format!("receipt of {}: {}", receipt.job, receipt.told()), format!("  {}", receipt.reason)];
     if let Some(code) = receipt.exit_code {
         let line = format!("exit code {code}");
         // Of work that ended by itself the reason has it already.
@@ -175,7 +176,8 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     lines.extend(receipt.left.iter().map(left));
     lines.extend(receipt.left_unasked.iter().map(|region| format!("  what it left in {region} is not known; `lamp sweep --residue` looks")));
     // Each is one line, whatever a name in it holds.
-    lines.iter().map(|line| harmless::one_line(line)).collect::<Vec<_>>().join("\n")
+    let text = lines.iter().map(|line| harmless::one_line(line)).collect::<Vec<_>>().join("\n");
+    in_local_time(&text).into_owned()
 }
 
 /// Below these nobody asks where the time went.
@@ -194,9 +196,8 @@ fn neither(receipt: &Receipt) -> Option<String> {
 
 /// For the journal: from which checkpoint, and why not from a newer one.
 pub fn resumed_text(checkpoint: &CheckpointSummary, went_back: Option<&str>) -> String {
-    let step = checkpoint.step.map(|step| format!(" (step {step})")).unwrap_or_default();
     let why = went_back.map(|why| format!(", because {why}")).unwrap_or_default();
-    format!("from checkpoint {}{step}{why}", checkpoint.number.number())
+    format!("from checkpoint {}{why}", checkpoint.told())
 }
 
 /// Why an attempt began from an older checkpoint than the newest.
@@ -220,10 +221,7 @@ pub fn at_most(is_estimated: bool) -> &'static str {
 }
 
 fn row(attempt: &ReceiptAttempt) -> Vec<String> {
-    let from = attempt.resumed_from.as_ref().map(|checkpoint| match checkpoint.step {
-        Some(step) => format!("checkpoint {} (step {step})", checkpoint.number.number()),
-        None => format!("checkpoint {}", checkpoint.number.number()),
-    });
+    let from = attempt.resumed_from.as_ref().map(|checkpoint| format!("checkpoint {}", checkpoint.told()));
     let at_most = at_most(attempt.billed_estimated);
     vec![
         attempt.attempt.number().to_string(),

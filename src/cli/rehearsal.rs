@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn summary(number: u32, step: f64) -> CheckpointSummary {
-        CheckpointSummary { number: CheckpointNo::new(number), attempt: AttemptNo::FIRST, created: at(3), step: Some(step), bytes: 10 }
+        CheckpointSummary { number: CheckpointNo::new(number), attempt: AttemptNo::FIRST, created: at(3), step: Some(step), bytes: 10, name: None }
     }
 
     fn checkpoint(secs: i64, number: u32, step: f64) -> Event {

@@ -121,7 +121,7 @@ mod tests {
 
     fn evidence(told: Option<f64>, again: Again) -> Evidence {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
-        let checkpoint = CheckpointSummary { number: CheckpointNo::FIRST, attempt: AttemptNo::FIRST, created: at, step: told, bytes: 1 };
+        let checkpoint = CheckpointSummary { number: CheckpointNo::FIRST, attempt: AttemptNo::FIRST, created: at, step: told, bytes: 1, name: None };
         Evidence {
             second: vec![Event { seq: 1, at, what: What::Resumed { checkpoint, went_back: None } }],
             again,

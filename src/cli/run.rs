@@ -335,7 +335,7 @@ pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<
         Ok(home) => home.iter().for_each(|home| home.tell(context, dir)),
         Err(fault) => {
             context.printer.warn(format!("the outputs stay in the job root: {}", fault.sentence()));
-            context.printer.hint(format!("`lamp outputs {}` fetches them", dir.job()));
+            context.printer.hint(fault.hint.clone().unwrap_or_else(|| format!("`lamp outputs {}` fetches them", dir.job())));
         }
     }
     if context.is_machine_output() {

@@ -11,10 +11,11 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use super::context::Forgives;
 use super::patience::{never_silent, of_cloud, of_root};
+use super::printer::shell_word;
 use super::signals::{gone_before, gone_before_a_set, unless_left_early};
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, discard, doctor, explain, extend, iam, init,
-    logs, outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep, traces,
+    logs, outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep, traces, words_of_others,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -36,7 +37,9 @@ pub enum Verb {
     #[cfg(feature = "aws")]
     Uninit(super::uninit::Args),
     Doctor(doctor::Args),
+    #[command(alias = "launch")]
     Run(Box<run::Args>),
+    #[command(visible_alias = "ps", aliases = ["ls", "list", "queue", "jobs"])]
     Status(status::Args),
     Logs(logs::Args),
     Ssh(ssh::Args),
@@ -46,10 +49,12 @@ pub enum Verb {
     Cancel(stop::Args),
     Extend(extend::Args),
     Outputs(outputs::Args),
+    #[command(aliases = ["cost", "cost-report"])]
     Receipt(receipt::Args),
     Explain(explain::Args),
     Discard(discard::Args),
     Plan(Box<plan::Args>),
+    #[command(aliases = ["gpus", "offer", "show-gpus"])]
     Prices(Box<prices::Args>),
     Rehearse(Box<rehearse::Args>),
     Check(Box<check::Args>),
@@ -72,7 +77,9 @@ impl Verb {
     /// depends on where the jobs are, so it forgives less.
     fn forgives(&self) -> Forgives {
         match self {
-            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) => Forgives::Keys,
+            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Completions(_) => {
+                Forgives::Keys
+            }
             Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Prices(_) | Verb::Schedules(_) => Forgives::Keys,
             Verb::Doctor(args) if !args.prove => Forgives::Keys,
             Verb::Sweep(_) => Forgives::Terms,
@@ -149,6 +156,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Doctor(args) => block_on(doctor::run(args, context)),
         Verb::Iam(args) => iam::run(args, context),
         Verb::Run(args) => block_on(unless_left_early(gone_before, run::run(args, context))),
+        Verb::Status(args) if args.watch => block_on(super::status_watch::run(args, context)),
         Verb::Status(args) => block_on(never_silent(context, of_root(context), status::run(args, context))),
         Verb::Logs(args) => block_on(logs::run(args, context)),
         Verb::Ssh(args) => block_on(ssh::run(args, context)),
@@ -172,7 +180,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
             Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags").hint("write `lamp agent ...`, with its own flags after it"))
         }
         Verb::Check(args) => check::run(args, context),
-        Verb::Completions(args) => completions::run(args, context),
+        Verb::Completions(args) => block_on(completions::run(args, context)),
         Verb::Replay(args) => replay::run(args, context),
         Verb::Simulate(args) => block_on(super::simulate::run(args, context)),
         Verb::Schema(args) => schema::run(args, context),
@@ -194,6 +202,10 @@ pub(super) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> 
 /// Help and version are data; anything else is a mistake on the command line, in the voice and format of all faults.
 fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environment) -> ExitCode {
     let format = format_of(words);
+    if let Some(fault) = word_of_others(error, words) {
+        Printer::new(format, false, ColorChoice::Never, environment.no_color).fault(&fault);
+        return fault.code;
+    }
     if !error.use_stderr() || format == Format::Text {
         let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
         if let Err(unwritten) = error.print() {
@@ -237,14 +249,26 @@ fn nothing_after_dashes(verb: &Verb, words: &[OsString]) -> Option<clap::Error> 
     is_empty.then(|| Cli::command().error(ErrorKind::MissingRequiredArgument, "nothing stands after `--`, where the command of the job belongs"))
 }
 
-/// `lamp help`, `lamp help run`: as most programs have it.
+/// `lamp help`, `lamp help run`, `lamp version`: as most programs have it.
 fn with_help(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.len() == 2 && words[1] == "version" {
+        words[1] = "--version".into();
+    }
     if words.get(1).is_some_and(|word| word == "help") {
         words.remove(1);
         words.truncate(2);
         words.push("--help".into());
     }
     words
+}
+
+/// `lamp down JOB`: a verb of another tool, answered with ours.
+fn word_of_others(error: &clap::Error, words: &[OsString]) -> Option<Fault> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    let at = words.iter().position(|other| other == word)?;
+    let hint = words_of_others::meant(word, &words[at + 1..])?;
+    Some(Fault::new(ExitCode::USAGE, format!("`{word}` is not a command of lamp")).hint(hint))
 }
 
 /// `lamp run python train.py`: the command of the user's where a job file belongs.
@@ -263,7 +287,12 @@ fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     }
     let is_command = !words[first].contains('/') && !words[first].ends_with(".toml") && !words[first].ends_with(".json");
     let is_forgotten = error.kind() == ErrorKind::UnknownArgument && is_command && !words.contains(&"--") && words.len() > first + 1;
-    is_forgotten.then(|| format!("a command stands after two dashes: `lamp {verb} -- {}`", words[first..].join(" ")))
+    is_forgotten.then(|| {
+        format!(
+            "a command stands after two dashes: `lamp {verb} -- {}`",
+            words[first..].iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+        )
+    })
 }
 
 /// `-o csv` is a format of `prices` alone, whose rows are all alike: elsewhere clap says what there is.

@@ -203,7 +203,7 @@ async fn goes_on_already(
     next: &JobDir,
 ) -> Result<ExitCode, Fault> {
     if let Some(ended) = next.receipt().await.map_err(|error| job_root::record_fault(&error))? {
-        let what = format!("job `{}` went on as `{}`, which has ended: {}", dir.job(), next.job(), ended.outcome);
+        let what = format!("job `{}` went on as `{}`, which has ended: {}", dir.job(), next.job(), ended.told());
         return Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills").hint(
             match discarded::is_stranded(next).await {
                 true => discarded::FROM_ITS_START.to_owned(),

@@ -29,6 +29,10 @@ pub struct Args {
     /// Finished jobs too, however many
     #[arg(short, long)]
     pub all: bool,
+
+    /// Look again every few seconds, until Ctrl-C or the end of the job
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 /// What `-o json` prints.
@@ -262,8 +266,8 @@ fn state_text(summary: &Summary) -> String {
 }
 
 /// What its machine is known to do now. What its records said of a silent one is of its last heartbeat.
-fn state_word(summary: &Summary) -> &'static str {
-    summary.silence.as_ref().map_or(summary.state.word(), |silence| silence.state())
+fn state_word(summary: &Summary) -> String {
+    summary.silence.as_ref().map_or_else(|| summary.state_told(), |silence| silence.state().to_owned())
 }
 
 fn style(summary: &Summary) -> Style {
@@ -310,7 +314,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     line("job", summary.job.clone());
     match &summary.silence {
         Some(silence) => line("state", format!("{}: {} at its last heartbeat", silence.state(), summary.state.word())),
-        None => line("state", summary.state.to_string()),
+        None => line("state", summary.state_told()),
     }
     if let Some(attempt) = summary.attempt {
         line("attempt", format!("{attempt}{}", summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()));

@@ -59,7 +59,7 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
             Named::No => return Err(none_under_way(store, &dir, &ended).await),
             // Between the list and its turn; what it keeps is nobody's to give up.
             Named::All => {
-                context.printer.note(format!("{} has ended by itself meanwhile: {}", dir.job(), ended.outcome));
+                context.printer.note(format!("{} has ended by itself meanwhile: {}", dir.job(), ended.told()));
                 return Ok(Asked::Over(ExitCode::SUCCESS, json!({ "job": dir.job(), "request": null, "wish": wish })));
             }
         }
@@ -146,7 +146,7 @@ async fn none_under_way(store: &Store, dir: &JobDir, ended: &Receipt) -> Fault {
     let fault = Fault::new(ExitCode::REFUSED, format!("no job is under way in {}", store.url())).meaning(format!(
         "nothing was changed; the newest, `{}`, has ended: {}",
         dir.job(),
-        ended.outcome
+        ended.told()
     ));
     match kept::kept_of(dir, ended).await {
         Ok(kept) if !kept.is_empty() => fault.hint(kept::hint(dir.job().as_str())),
@@ -244,8 +244,14 @@ mod tests {
         };
         let event = |what| Event { seq: 1, at: jiff::Timestamp::UNIX_EPOCH, what };
         let never = event(What::Attention { text: NEVER_RESTS.into() });
-        let checkpoint =
-            CheckpointSummary { number: CheckpointNo::new(4), attempt: AttemptNo::FIRST, created: jiff::Timestamp::UNIX_EPOCH, step: None, bytes: 1 };
+        let checkpoint = CheckpointSummary {
+            number: CheckpointNo::new(4),
+            attempt: AttemptNo::FIRST,
+            created: jiff::Timestamp::UNIX_EPOCH,
+            step: None,
+            bytes: 1,
+            name: None,
+        };
         let kept = event(What::Checkpoint { checkpoint, save_secs: 1.0, upload_secs: 1.0, asked_by: None });
         assert_eq!(what_is_kept(&spec(None), &[]), "what is complete in `ckpt` is kept, and its outputs");
         assert_eq!(

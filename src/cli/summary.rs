@@ -13,7 +13,7 @@ use super::machine::MachineShown;
 use super::most::{Limited, hard_end, most, most_of_job};
 use super::silence::Silence;
 use crate::instance::{GpuStatus, Status};
-use crate::job::{AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
+use crate::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
 use crate::policy::reconcile::{AttemptFacts, history, job_state};
@@ -62,6 +62,8 @@ pub struct Summary {
     /// Why it ended, once it has.
     pub reason: Option<String>,
     pub exit_code: Option<i32>,
+    /// The word of its receipt for its end: `idle`, `setup_failed`; null while it goes on.
+    pub because: Option<EndedBecause>,
     /// Why nothing is launched for it just now: a cap, a cheaper machine, no capacity; and by when it is launched all the same.
     pub waiting: Option<String>,
     pub waiting_until: Option<Timestamp>,
@@ -146,12 +148,19 @@ impl Summary {
         Ok(Some(summary))
     }
 
+    /// The state for people: `idle`, `budget` or `setup failed` where it is no failure of the command.
+    pub fn state_told(&self) -> String {
+        let told = |because: EndedBecause| JobOutcome::Failed.told(Some(because));
+        self.because.filter(|_| self.state == JobState::Failed).map_or_else(|| self.state.word().to_owned(), told)
+    }
+
     /// Whether a machine is asked for, or boots, whose agent has not said a word.
     pub fn is_unheard(&self) -> bool {
         self.state == JobState::Provisioning && self.instance.is_none() && self.waiting.is_none()
     }
 
     fn of_receipt(receipt: Receipt) -> Summary {
+        let because = receipt.because.or(receipt.attempts.last().map(|attempt| attempt.ended_because));
         let (last, usd_estimated) = (receipt.attempts.last(), receipt.is_estimated());
         Summary {
             job: receipt.job.to_string(),
@@ -180,6 +189,7 @@ impl Summary {
             silence: None,
             reason: Some(receipt.reason),
             exit_code: receipt.exit_code,
+            because,
             waiting: None,
             waiting_until: None,
             tried_again: None,
@@ -254,6 +264,7 @@ impl Summary {
             silence,
             reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
             exit_code: None,
+            because: None,
             waiting: hold.as_ref().or(scarcity.as_ref()).map(|(waits, _)| waits.clone()),
             waiting_until: hold.map(|(_, until)| until),
             tried_again: scarcity.map(|(_, again)| again),

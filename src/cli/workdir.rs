@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::flags::JobArgs;
+use super::printer::shell_word;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, outputs};
 use crate::config::{self, Loaded};
-use crate::job::{Command, Finding, Severity};
+use crate::job::{Finding, Severity};
 use crate::jobdir::layout;
 use crate::market::Cloud;
 use crate::policy::schedule::Calendar;
@@ -192,7 +193,8 @@ fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {
     refused
         .map(|secret| {
             let message = format!("looks like {} (rule {})", secret.what, secret.rule);
-            let hint = format!("remove it, ignore the file in .lampignore, or allow it with `--allow-secret {}:{}`", secret.path, secret.rule);
+            let hint =
+                format!("remove it, ignore the file in .lampignore, or allow it with `--allow-secret {}:{}`", shell_word(&secret.path), secret.rule);
             let line = (secret.line > 0).then_some(secret.line);
             Finding::error("", message).hint(hint).in_file(secret.path, secret.rule).at_line(line)
         })
@@ -249,9 +251,13 @@ fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
 
 /// The script or program is in the workdir, but an ignore file keeps it at home.
 fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Finding> {
-    let Command::Args(args) = &loaded.spec.command else { return None };
-    let is_relative = |word: &&String| !word.starts_with(['/', '-']) && !word.is_empty();
+    let args = loaded.spec.command.plain_words();
+    let is_relative = |word: &&&str| !word.starts_with(['/', '-']) && !word.is_empty();
     let named = args.iter().take(2).filter(is_relative).find(|word| loaded.workdir.join(word).is_file())?;
+    // That it is outside the workdir is a finding already.
+    if Path::new(named).components().any(|part| part == std::path::Component::ParentDir) {
+        return None;
+    }
     let plain: PathBuf = Path::new(named).components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();
     if survey.entries.iter().any(|entry| entry.path == plain && entry.kind != PackKind::Folder) {
         return None;

@@ -4,11 +4,11 @@
 //! workdir alone.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use super::suggest::closest;
 use super::{Environment, Inputs};
-use crate::job::{Command, Finding, Spec};
+use crate::job::{COMMAND_PLACEHOLDER, Finding, Spec, shell_word};
 use crate::market::Cloud;
 
 /// Findings of the world; `workdir` is absolute.
@@ -57,8 +57,11 @@ fn check_gpus(spec: &Spec, found: &mut Vec<Finding>) {
 
 /// Whether the command's program can be found; a machine in the cloud has other programs than this one.
 fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: &mut Vec<Finding>) {
-    let Command::Args(args) = &spec.command else { return };
-    let Some(program) = args.first().filter(|program| !program.trim().is_empty()) else { return };
+    let args = spec.command.plain_words();
+    let Some(program) = args.first().copied().filter(|program| !program.trim().is_empty()) else { return };
+    if spec.command.display().trim() == COMMAND_PLACEHOLDER {
+        return;
+    }
     if program.contains(char::is_whitespace) && args.len() == 1 {
         let finding = Finding::error("command", format!("`{program}` is one word with blanks in it"));
         found.push(
@@ -71,7 +74,7 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
     let is_there = if is_path { workdir.join(program).is_file() } else { environment.finds_program(program) };
     if is_path && is_there && !is_executable(&workdir.join(program)) {
         let finding = Finding::error("command", format!("`{program}` may not be executed"));
-        found.push(finding.hint(format!("`chmod +x {program}`, or name what reads it: command = [\"sh\", \"{program}\"]")));
+        found.push(finding.hint(format!("`chmod +x {}`, or name what reads it: command = [\"sh\", \"{program}\"]", shell_word(program))));
         return;
     }
     let is_known = spec.machine.cloud == Cloud::Local || (is_path && !is_absolute);
@@ -118,16 +121,37 @@ fn where_it_may_be(file: &str, workdir: &Path) -> String {
     }
 }
 
+/// Whether a relative path ends above the folder that it begins in.
+fn leads_out(path: &str) -> bool {
+    let mut depth = 0_i32;
+    Path::new(path).components().any(|part| {
+        match part {
+            Component::ParentDir => depth -= 1,
+            Component::Normal(_) => depth += 1,
+            _ => {}
+        }
+        depth < 0
+    })
+}
+
 /// A script that Python or a shell is asked to run must be in the workdir.
 fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
-    let Command::Args(args) = &spec.command else { return };
+    let args = spec.command.plain_words();
     let Some(program) = args.first() else { return };
     let interpreter = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !(interpreter.starts_with("python") || ["sh", "bash", "zsh"].contains(&interpreter)) {
         return;
     }
     let Some(script) = args.get(1).filter(|arg| !arg.starts_with('-')) else { return };
-    if script.starts_with('/') || workdir.join(script).exists() {
+    if script.starts_with('/') {
+        return;
+    }
+    if leads_out(script) {
+        let message = format!("`{script}` is outside the workdir `{}`, and only the workdir ships", workdir.display());
+        found.push(Finding::error("command", message).hint("name a folder that holds both, like `--workdir ..`, and the script from there"));
+        return;
+    }
+    if workdir.join(script).exists() {
         return;
     }
     let message = format!("`{script}` is not in the workdir `{}`", workdir.display());

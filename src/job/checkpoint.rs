@@ -76,6 +76,9 @@ pub struct CheckpointSummary {
     #[serde(default)]
     pub step: Option<f64>,
     pub bytes: u64,
+    /// The workload's own name for it: the file or folder that is new in it, as `model-5.pt` or `checkpoint-500`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 impl Manifest {
@@ -84,6 +87,73 @@ impl Manifest {
     }
 
     pub fn summary(&self) -> CheckpointSummary {
-        CheckpointSummary { number: self.number, attempt: self.attempt, created: self.created, step: self.step, bytes: self.bytes() }
+        CheckpointSummary {
+            number: self.number,
+            attempt: self.attempt,
+            created: self.created,
+            step: self.step,
+            bytes: self.bytes(),
+            name: self.name(),
+        }
+    }
+
+    /// The folder that holds all that is new since the checkpoint before, or else the largest new file.
+    fn name(&self) -> Option<String> {
+        let ours = format!("checkpoints/{}/", self.number);
+        let new: Vec<&CheckpointFile> = self.files.iter().filter(|file| file.key.starts_with(&ours)).collect();
+        let largest = new.iter().max_by_key(|file| file.bytes)?;
+        let folder = new.iter().map(|file| folder_of(&file.path)).reduce(common).unwrap_or_default();
+        Some(if new.len() > 1 && !folder.is_empty() { folder.to_owned() } else { largest.path.clone() })
+    }
+}
+
+impl CheckpointSummary {
+    /// Its number, with what the workload calls it and its step: "3, `model-5.pt` (step 5)".
+    pub fn told(&self) -> String {
+        let name = self.name.as_ref().map(|name| format!(", `{name}`")).unwrap_or_default();
+        let step = self.step.map(|step| format!(" (step {step})")).unwrap_or_default();
+        format!("{}{name}{step}", self.number.number())
+    }
+}
+
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// The folder that both are in.
+fn common<'a>(one: &'a str, other: &'a str) -> &'a str {
+    let mut folder = one;
+    while !(folder.is_empty() || other == folder || other.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))) {
+        folder = folder_of(folder);
+    }
+    folder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoint_has_the_name_of_what_is_new_in_it() {
+        let name = |files: &[(&str, u64, u32)]| {
+            let file = |(path, bytes, number): &(&str, u64, u32)| serde_json::json!({ "path": path, "bytes": bytes, "sha256": "", "key": format!("checkpoints/{}/files/{path}", CheckpointNo::new(*number)) });
+            let files: Vec<_> = files.iter().map(file).collect();
+            let manifest: Manifest =
+                serde_json::from_value(serde_json::json!({ "format": 1, "number": 2, "attempt": 1, "created": "2026-11-28T00:00:00Z",
+                "files": files, "save_secs": 1.0, "upload_secs": 1.0 }))
+                .expect("a manifest");
+            manifest.summary().name
+        };
+        let cases: [(&[(&str, u64, u32)], Option<&str>); 6] = [
+            (&[], None),
+            (&[("model.pt", 5, 1)], None),
+            (&[("model-1.pt", 5, 1), ("model-2.pt", 5, 2)], Some("model-2.pt")),
+            (&[("checkpoint-500/a.bin", 5, 2), ("checkpoint-500/b/c.json", 1, 2), ("checkpoint-400/a.bin", 5, 1)], Some("checkpoint-500")),
+            (&[("v0/checkpoints/epoch=3.ckpt", 5, 2), ("v0/checkpoints/epoch=2.ckpt", 5, 1)], Some("v0/checkpoints/epoch=3.ckpt")),
+            (&[("latest", 1, 2), ("step-4.pt", 9, 2)], Some("step-4.pt")),
+        ];
+        for (files, expected) in cases {
+            assert_eq!(name(files).as_deref(), expected, "{files:?}");
+        }
     }
 }

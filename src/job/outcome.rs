@@ -198,6 +198,13 @@ impl fmt::Display for EndedBecause {
     }
 }
 
+impl EndedBecause {
+    /// The same for people: `setup failed`.
+    pub fn words(self) -> String {
+        self.word().replace('_', " ")
+    }
+}
+
 impl JobOutcome {
     pub fn word(self) -> &'static str {
         match self {
@@ -206,6 +213,13 @@ impl JobOutcome {
             JobOutcome::Stopped => "stopped",
             JobOutcome::Cancelled => "cancelled",
         }
+    }
+
+    /// For people: a job that failed, and not by its own command, is told by what ended it.
+    pub fn told(self, because: Option<EndedBecause>) -> String {
+        because
+            .filter(|because| self == JobOutcome::Failed && *because != EndedBecause::Failed)
+            .map_or_else(|| self.word().to_owned(), EndedBecause::words)
     }
 }
 

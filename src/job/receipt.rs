@@ -101,6 +101,11 @@ pub struct AttemptRecord {
 }
 
 impl Receipt {
+    /// How it ended, for people: `idle` or `setup failed` where no command of the user's failed.
+    pub fn told(&self) -> String {
+        self.outcome.told(self.because.or(self.attempts.last().map(|attempt| attempt.ended_because)))
+    }
+
     /// Whether what it adds up holds an attempt of which nobody knows to the cent what it cost: then the total too is the most.
     pub fn is_estimated(&self) -> bool {
         self.attempts.iter().any(|attempt| attempt.billed_estimated)

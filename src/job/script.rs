@@ -38,6 +38,29 @@ impl<'a> Part<'a> {
     }
 }
 
+/// A shell has these itself, so that no program of this name need be there.
+const BUILTINS: [&str; 27] = [
+    ".", ":", "[", "[[", "case", "cd", "do", "echo", "eval", "export", "for", "if", "printf", "read", "set", "source", "test", "trap", "true",
+    "ulimit", "until", "while", "exit", "wait", "umask", "unset", "false",
+];
+
+/// The words of a script that is one simple command, or one with a pipe behind it; none where a shell has to read it.
+pub fn plain_words(script: &str) -> Vec<&str> {
+    let all = parts(script);
+    let Some((first, rest)) = all.parts.split_first() else { return Vec::new() };
+    if all.is_odd || rest.iter().any(|part| !part.piped) {
+        return Vec::new();
+    }
+    let is_set = |word: &&str| word.contains('=') && !word.starts_with(['-', '=']);
+    let words: Vec<&str> = first.words().skip_while(is_set).collect();
+    let needs_shell = |word: &&str| word.contains(['$', '`', '\'', '"', '\\', '*', '?', '[', '~', '(', ')', '{', '}', '<', '>', '&', ';', '#', '!']);
+    let until = words.iter().position(needs_shell).unwrap_or(words.len());
+    match words.first() {
+        Some(program) if until > 0 && !BUILTINS.contains(program) && !BEFORE.contains(program) => words[..until].to_vec(),
+        _ => Vec::new(),
+    }
+}
+
 /// Takes a script apart.
 pub fn parts(script: &str) -> Parts<'_> {
     let bytes = script.as_bytes();

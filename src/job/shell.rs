@@ -50,6 +50,12 @@ pub fn shown(argv: &[String]) -> String {
     }
 }
 
+/// One word for a shell; what is plain stays as it was typed.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:~+,=@%".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
     None,
@@ -84,12 +90,6 @@ fn with_bash(script: &str, guard: Guard, errexit: &str) -> Vec<String> {
     );
     let guarded = if guard == Guard::LooksBack { format!("{script}{LOOKS_BACK}") } else { script.to_owned() };
     vec!["/bin/sh".into(), "-c".into(), chooser, CHOOSER_NAME.into(), guarded, script.to_owned()]
-}
-
-/// One word for a shell; what is plain stays as it was typed.
-pub fn shell_word(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:~+,=@%".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

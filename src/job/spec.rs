@@ -287,6 +287,15 @@ impl Command {
         }
     }
 
+    /// Its program and arguments as far as they can be told without a shell; of a text its first simple command, where it is all or only a
+    /// pipe follows.
+    pub fn plain_words(&self) -> Vec<&str> {
+        match self {
+            Command::Args(args) => args.iter().map(String::as_str).collect(),
+            Command::Shell(script) => super::script::plain_words(script),
+        }
+    }
+
     /// As one would type it, for people.
     pub fn display(&self) -> String {
         match self {

@@ -21,6 +21,9 @@ pub fn agent_checked(sha256: &str) -> String {
     format!("agents/{sha256}/checked")
 }
 
+/// Below the workdir and the outputs: what `$LAMP_OUTPUT_DIR` names.
+pub const OUTPUT_DIR: &str = "lamp-output";
+
 /// Written and looked at to learn the time by the store's clock; empty.
 pub const CLOCK: &str = "clock";
 

@@ -182,7 +182,7 @@ fn one_file_with_a_mistake_and_nothing_is_done() {
     let place = Place::new("");
     place.0.write("jobs/a.toml", SHORT);
     place.0.write("jobs/b.toml", "comand = 'x'\n");
-    place.0.write("jobs/c.toml", "command = 'x'\n[schedule]\ncron = '0 25 * * *'\n");
+    place.0.write("jobs/c.toml", "command = 'true'\n[schedule]\ncron = '0 25 * * *'\n");
     let ended = place.0.lamp(&["apply", "jobs"]);
     assert_eq!(ended.code, 100, "{ended:?}");
     for part in ["did you mean `command`?", "schedule.cron", "2 of 3 files cannot be applied"] {

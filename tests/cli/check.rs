@@ -279,7 +279,7 @@ fn json_is_one_document_with_the_whole_spec_and_where_it_came_from() {
 #[test]
 fn json_findings_have_a_path_a_line_and_a_hint() {
     let sandbox = Sandbox::with_script();
-    sandbox.write("job.toml", "command = 'x'\nidel = 1\n[watch]\nidle = 3\n");
+    sandbox.write("job.toml", "command = 'true'\nidel = 1\n[watch]\nidle = 3\n");
     let (code, document) = sandbox.json(&["check", "job.toml", "-o", "json"]);
     assert_eq!(code, 100);
     assert_eq!(document["errors"], 2);

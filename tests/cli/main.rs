@@ -23,6 +23,7 @@ mod driven;
 #[path = "../support/ec2/mod.rs"]
 mod ec2;
 mod estimated;
+mod first_hour;
 mod init;
 mod jobs;
 mod kept;
@@ -107,3 +108,4 @@ mod told;
 #[cfg(feature = "aws")]
 mod uninit;
 mod wishes;
+mod words;

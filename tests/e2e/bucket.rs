@@ -39,7 +39,7 @@ fn a_job_lives_in_a_bucket() {
     assert!(text(&lamp(&["logs"]).stdout).contains("step 12"));
     // What it kept is here, and comes again where it is not.
     let job = receipt["job"].as_str().unwrap();
-    let model = format!("lamp-outputs/{job}/lamp-output/model.txt");
+    let model = format!("lamp-outputs/{job}/model.txt");
     assert_eq!(std::fs::read_to_string(bench.file(&model)).unwrap(), "trained 12 steps\n");
     let again = lamp(&["outputs", job]);
     assert_code(&again, 0);

@@ -25,7 +25,7 @@ fn a_job_runs_and_its_outputs_and_receipt_come_home() {
     let job = bench.only_job().unwrap();
     let home = bench.file("lamp-outputs").join(&job);
     assert_eq!(std::fs::read_to_string(home.join("metrics.json")).unwrap(), "{\"steps\": 12}");
-    assert_eq!(std::fs::read_to_string(home.join("lamp-output/model.txt")).unwrap(), "trained 12 steps\n");
+    assert_eq!(std::fs::read_to_string(home.join("model.txt")).unwrap(), "trained 12 steps\n");
 
     let receipt = bench.ask(&["receipt", &job]);
     assert_eq!((&receipt["outcome"], &receipt["exit_code"]), (&"succeeded".into(), &0.into()));

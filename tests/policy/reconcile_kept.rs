@@ -236,7 +236,8 @@ fn the_next_attempt_waits_a_minute_where_the_kept_machine_of_the_last_was_not_ha
 /// Its disk was to stay, and EC2 does not stop it: it bills on for ever, or what the disk holds is lost.
 #[test]
 fn a_machine_that_cannot_be_stopped_is_ended_once_what_its_disk_holds_is_in_the_job_root() {
-    let saved = |of: u32| CheckpointSummary { number: CheckpointNo::new(2), attempt: AttemptNo::new(of), created: ago(70), step: None, bytes: 5 };
+    let saved =
+        |of: u32| CheckpointSummary { number: CheckpointNo::new(2), attempt: AttemptNo::new(of), created: ago(70), step: None, bytes: 5, name: None };
     type Change = fn(&mut Outcome, &mut ResolvedSpec);
     let outputs: Change = |_, spec| spec.spec.outputs = vec!["model/*".into()];
     let cases: [(&str, bool, Change, Option<u32>, &str); 11] = [
