@@ -35,7 +35,9 @@ pub use crate::adapters::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::unsent::Unsent;
 #[cfg(feature = "lamp")]
-pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
+pub use crate::adapters::workdir_pack::{
+    PackError, PackKind, Survey, changed_since, pack as pack_workdir, show_bytes, survey as survey_workdir, tree_of,
+};
 
 /// An error in words, for whoever may not name a port.
 #[cfg(feature = "lamp")]

@@ -113,6 +113,7 @@ mod replay;
 mod replay_market;
 mod root_fault;
 mod run;
+mod run_from;
 mod schedules;
 mod schema;
 #[cfg(feature = "aws")]
@@ -125,6 +126,7 @@ mod simulate_world;
 mod spec_gone;
 mod ssh;
 mod start;
+mod start_code;
 mod status;
 mod stop;
 mod stop_ask;

@@ -99,6 +99,15 @@ impl JobArgs {
         }
     }
 
+    /// What of its workdir would ship.
+    pub fn survey(&self, context: &Context, loaded: &Loaded) -> Survey {
+        let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
+        // What earlier runs brought home stays at home, and so does every job that is kept.
+        let kept = kept_in_workdir(context, &loaded.workdir);
+        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept).collect();
+        wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)
+    }
+
     /// Everything that is to be known about the job before it is submitted.
     ///
     /// # Errors
@@ -111,11 +120,8 @@ impl JobArgs {
             findings.extend(secrets_in_words(&loaded, None));
             return Ok(Examined { loaded, survey: None, findings });
         }
-        let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
         let kept = kept_in_workdir(context, &loaded.workdir);
-        // What earlier runs brought home stays at home, and so does every job that is kept.
-        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept.iter().cloned()).collect();
-        let survey = wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max);
+        let survey = self.survey(context, &loaded);
         let mut findings = loaded.findings.clone();
         findings.extend(not_too_many(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept))));
         findings.extend(command_that_does_not_ship(&loaded, &survey));

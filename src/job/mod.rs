@@ -68,6 +68,6 @@ pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpe
 pub use shell::{setup_argv, shown};
 pub use signal::signal_name;
 pub use spec::{
-    ALONE_WRITER, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec,
-    Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    ALONE_WRITER, CheckpointSpec, CodeArchive, CodeSource, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec,
+    OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

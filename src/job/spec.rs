@@ -70,6 +70,24 @@ pub struct CodeArchive {
     pub packed_bytes: u64,
     /// SHA-256 of the archive, lower-case hex.
     pub sha256: String,
+    /// SHA-256 of the names and contents of its files, without dates and folders; `None`: of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
+    /// Where it was packed; `None`: of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<CodeSource>,
+}
+
+/// The folder that was packed. `lamp start` looks there whether it has changed since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeSource {
+    /// The name of the workstation among those that share a job root: the same path elsewhere is another folder.
+    pub workstation: String,
+    pub folder: String,
+    /// The job file; `None`: the command line was all.
+    #[serde(default)]
+    pub file: Option<String>,
+    pub packed: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
