@@ -230,14 +230,20 @@ fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding
         .map(|(name, _)| format!("env.{name}"))
         .filter(|path| !is_known(path))
         .map(|path| {
-            let hint = format!("if it may stand there, say so with `--allow-secret {path}`; else fetch it in `setup`");
+            let hint = format!(
+                "if it may stand there, say so with `--allow-secret {path}`; else name it in [secrets]: {} = \"env\"",
+                path.trim_start_matches("env.")
+            );
             Finding::warning(&path, "sounds like a secret; it is kept as it is in the job directory").hint(hint)
         })
         .collect();
     let refused = secrets.into_iter().filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
     let refused = refused.map(|secret| {
         let message = format!("looks like {} (rule {}), and would be kept as it is in the job directory", secret.what, secret.rule);
-        let hint = format!("fetch it in `setup` from where it is safe, or allow it with `--allow-secret {}:{}`", secret.path, secret.rule);
+        let hint = format!(
+            "name it in [secrets] with the place where it is read, as NAME = \"env\" or \"ssm:PARAMETER\", or allow it with `--allow-secret {}:{}`",
+            secret.path, secret.rule
+        );
         Finding { rule: Some(secret.rule), ..Finding::error(&secret.path, message).hint(hint) }
     });
     refused.chain(doubtful).collect()

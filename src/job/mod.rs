@@ -35,6 +35,7 @@ mod receipt;
 mod request;
 mod schedule;
 mod script;
+mod secret;
 mod shell;
 mod signal;
 mod spec;
@@ -65,6 +66,7 @@ pub use reason::Reason;
 pub use receipt::{AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
 pub use request::{Request, Wish};
 pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
+pub use secret::{SECRET_BYTES_MAX, SECRET_WORDS, SecretSource};
 pub use shell::{setup_argv, shown};
 pub use signal::signal_name;
 pub use spec::{

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, Trial};
+use super::{AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial};
 use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
@@ -99,6 +99,9 @@ pub struct Spec {
     pub setup: Option<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Variables of the command whose values stand in no record, and where each is read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, SecretSource>,
     /// Paths or globs below the workdir that are kept at the end of every attempt.
     #[serde(default)]
     pub outputs: Vec<String>,

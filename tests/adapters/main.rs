@@ -52,6 +52,7 @@ mod objects_s3;
 mod rights;
 #[cfg(feature = "lamp")]
 mod secret_corpus;
+mod secrets_read;
 mod ship;
 #[path = "../support/skipped.rs"]
 mod skipped;
