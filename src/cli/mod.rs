@@ -72,6 +72,7 @@ mod init_python;
 mod init_saves;
 mod init_starter;
 mod job_root;
+mod keeps;
 mod kept;
 mod live;
 mod log_tail;

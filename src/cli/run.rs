@@ -13,7 +13,7 @@ use super::reach::OutOfReach;
 use super::run_from::From;
 use super::signals::{Left, gone_before};
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission, within};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, keeps, outputs, plan, plan_text, proven, ready, receipt, submission, within};
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
 use crate::job::{JobId, JobOutcome, Receipt};
 use crate::jobdir::{JobDir, proof_keys};
@@ -111,6 +111,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     ready::warn_unready(context, &planned.unready);
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    context.printer.note(keeps::line(&spec.spec));
     let regions = if is_asked { proven::regions(&workstation, &spec.spec.machine, &planned.plan).await } else { BTreeSet::new() };
     if let Some(proofs) = proofs {
         proofs?.refuse(context, &regions, Some(&planned.plan))?;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::flags::JobArgs;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, outputs};
+use super::{Context, ExitCode, Fault, keeps, outputs};
 use crate::config::{self, Loaded};
 use crate::job::{Command, Finding, Severity};
 use crate::jobdir::layout;
@@ -125,6 +125,7 @@ impl JobArgs {
         let mut findings = loaded.findings.clone();
         findings.extend(not_too_many(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept))));
         findings.extend(command_that_does_not_ship(&loaded, &survey));
+        findings.extend(keeps::findings(&loaded));
         findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
         // A workdir that is far too large is not read as well: its findings say what to ignore first.
         let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
