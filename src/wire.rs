@@ -46,7 +46,7 @@ pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes
 pub use crate::adapters::objects::{OpenError, open as open_store};
 
 #[cfg(feature = "lamp")]
-pub use workstation::{AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, random_letters, remove_scratch};
+pub use workstation::{AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder, random_letters, remove_scratch};
 
 /// Whether this program can drive machines of a cloud; what it was built without it refuses in words.
 pub fn is_built_for(cloud: crate::market::Cloud) -> bool {

@@ -18,7 +18,7 @@ use crate::job::SecretSource;
 /// One request. The start of the command waits for it.
 const REQUEST_MAX: Duration = Duration::from_secs(15);
 
-/// What is kept of a refusal, for people.
+/// A refusal is cut to this length for people.
 const REFUSAL_CHARS_MAX: usize = 300;
 
 const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
@@ -27,7 +27,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// No second question helps: it is not there, or the role may not read it.
+    /// It is missing, or the role may not read it: the same question gets the same answer.
     #[error("AWS says {code}: {text}")]
     Refused { code: String, text: String },
     #[error("AWS does not answer")]
@@ -117,7 +117,7 @@ fn text_of(value: &Value) -> Result<String, SecretError> {
 
 /// The console of Secrets Manager writes pairs as a JSON object.
 fn field(whole: &str, key: &str) -> Result<String, SecretError> {
-    let parsed: Value = serde_json::from_str(whole).map_err(|_| refused("NoObject", "its value is no JSON object, so it has no field"))?;
+    let parsed: Value = serde_json::from_str(whole).map_err(|_| refused("NoObject", "its value is no JSON object"))?;
     text_of(&parsed[key]).map_err(|_| refused("NoField", &format!("its value has no field `{key}` with a text")))
 }
 

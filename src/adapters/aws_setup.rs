@@ -56,7 +56,7 @@ pub struct SetupWish {
     pub regions: Vec<String>,
     /// Shells on the machines, through Session Manager.
     pub session_manager: bool,
-    /// What machines may read of Systems Manager and Secrets Manager.
+    /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,
     /// The program of the sweeper in the cloud, instead of this one.
     pub sweeper_binary: Option<PathBuf>,

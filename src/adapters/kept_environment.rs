@@ -61,7 +61,7 @@ pub fn keep(file: &Path, secrets: &[Variable]) -> io::Result<()> {
     write(file, variables.chain(secrets.iter().cloned()))
 }
 
-/// The value of a secret of a local job; `None`: it is inherited, or nobody has it here.
+/// The value of a secret of a local job; `None`: the command inherits it, or it is not on this workstation.
 ///
 /// # Errors
 /// As the file system says.

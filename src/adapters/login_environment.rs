@@ -32,10 +32,10 @@ const SWITCH_ON: &str = "if [ -r /opt/pytorch/bin/activate ]; then . /opt/pytorc
 /// Of the shell that was asked, not of the next one; and our own answer.
 const OF_THE_SHELL: [&str; 5] = ["_", "SHLVL", "PWD", "OLDPWD", "PS1"];
 
-/// Keeps the environment of a login shell in a file; where no shell says it there is none, and the command finds what the agent has.
+/// Keeps the environment of a login shell in a file. Without the file the command finds what the agent has.
 pub async fn keep(state: &Path) {
     let file = state.join(FILE);
-    // What an earlier boot has kept is not this one's.
+    // The file may be of an earlier boot.
     let _ = fs::remove_file(&file);
     match ask(state, OF_THE_SYSTEM.as_ref(), SWITCH_ON)
         .await

@@ -187,7 +187,7 @@ mod open_files;
 pub mod poweroff;
 #[cfg(feature = "lamp")]
 pub mod price_course;
-mod private;
+pub mod private;
 mod proc_read;
 pub mod proc_stacks;
 pub mod proc_tree;

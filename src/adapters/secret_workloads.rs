@@ -34,7 +34,7 @@ pub struct SecretWorkloads {
     wanted: BTreeMap<String, SecretSource>,
     /// `None`: this machine has no credentials of AWS.
     secrets: Option<AwsSecrets>,
-    /// What the holder gives its command (`kept_environment`).
+    /// The file of the environment that the holder gives its command (`kept_environment`).
     environment: PathBuf,
     read: Mutex<Option<Vec<Variable>>>,
 }
@@ -78,7 +78,7 @@ fn not_read(name: &str, source: &SecretSource, why: &str) -> WorkloadError {
     WorkloadError::NotStarted { cause: io::Error::other(text) }
 }
 
-/// What the command would find without the secrets.
+/// The environment of the command without the secrets.
 fn base(file: &Path, wanted: &BTreeMap<String, SecretSource>) -> Vec<Variable> {
     let kept = kept_environment::read(file).unwrap_or_else(|_| kept_environment::inherited());
     kept.into_iter().filter(|(name, _)| name.to_str().is_none_or(|name| !wanted.contains_key(name))).collect()

@@ -78,14 +78,26 @@ const ZSTD_LEVEL: i32 = 3;
 /// What cannot be read is a finding beside the others: who mends one thing after the other calls as often.
 pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     let mut survey = Survey { root: root.to_owned(), ..Survey::default() };
+    // The walk reads these before it shows anything: one that is a pipe would be waited for.
+    if let Some(special) = ignore_files_of(root).into_iter().find(|path| is_special(path)) {
+        survey.findings.push(special_ignore_file(root, &special));
+        return survey;
+    }
     let mut left_out = LeftOut::default();
     let skip: Vec<PathBuf> = never.iter().map(|path| root.join(path)).collect();
     // `ignore` prunes before we see the entry, so the filter itself tells what it pruned.
     let (told, pruned) = std::sync::mpsc::channel();
     let mut walk = walker(root);
     let skipped = skip.clone();
+    let (tell_special, special) = std::sync::mpsc::channel();
     walk.filter_entry(move |entry| match reason_to_prune(entry, &skipped) {
-        None => true,
+        None => match IGNORE_FILES.iter().map(|name| entry.path().join(name)).find(|path| is_special(path)) {
+            None => true,
+            Some(path) => {
+                let _ = tell_special.send(path);
+                false
+            }
+        },
         Some(reason) => {
             // The receiver lives as long as the walk.
             let _ = told.send((entry.path().to_owned(), reason));
@@ -104,6 +116,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
         }
     }
     left_out.pruned.extend(pruned.try_iter());
+    survey.findings.extend(special.try_iter().map(|path| special_ignore_file(root, &path)));
     take_in_tracked(&mut survey, &mut left_out, &skip);
     left_out.tell(&mut survey);
     not_brought_back(&mut survey);
@@ -115,6 +128,27 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
         survey.findings.push(finding);
     }
     survey
+}
+
+/// Read in each folder.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".lampignore"];
+
+/// The ignore files that hold for the workdir itself: its own, and those above it within its git repository.
+fn ignore_files_of(root: &Path) -> Vec<PathBuf> {
+    let repository = root.ancestors().find(|folder| folder.join(".git").exists());
+    let above = root.ancestors().take_while(|folder| repository.is_some_and(|top| folder.starts_with(top)) || *folder == root);
+    let within = above.flat_map(|folder| IGNORE_FILES.map(|name| folder.join(name)));
+    within.chain(repository.map(|top| top.join(".git/info/exclude"))).collect()
+}
+
+/// A pipe, a device or a socket. A folder of that name is no ignore file to anybody.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
+}
+
+fn special_ignore_file(root: &Path, path: &Path) -> Finding {
+    let shown = path.strip_prefix(root).unwrap_or(path).display();
+    Finding::error("workdir", format!("`{shown}` is no regular file: what to ignore cannot be read")).hint("remove it, or put a file in its place")
 }
 
 /// What git tracks ships although `.gitignore` names it: git takes it along too, and the script that reads it runs nowhere else
@@ -274,7 +308,7 @@ pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
     })
 }
 
-/// What [`pack`] says of the files of a survey, without packing them: `CodeArchive::tree`.
+/// `CodeArchive::tree` of the files of a survey, without packing them.
 ///
 /// # Errors
 /// A file cannot be read or is shorter than it was at the survey.

@@ -368,7 +368,7 @@ async fn fetch(
     Ok((restored, shipped))
 }
 
-/// New code on a kept disk: its files take the place of those of before, and what the work wrote stays.
+/// New code on a kept disk: its files replace the old ones, and what the work wrote stays.
 async fn lay_over(out: &Outbox, archive: &Path, work: &Path, code: &CodeArchive) -> std::io::Result<()> {
     // On the same disk as the work: a file moves in one step.
     let fresh = work.with_file_name("new-code");

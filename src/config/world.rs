@@ -52,7 +52,7 @@ fn check_secrets(spec: &Spec, inputs: &Inputs<'_>, found: &mut Vec<Finding>) {
         match source {
             _ if spec.machine.cloud == Cloud::Aws => {
                 let allowed = inputs.user.aws.secrets.iter().flatten().any(|allowed| allowed.0.whole() == source.whole());
-                // Of a role of the user's own nobody here knows what it may read.
+                // Only the policy of our own role is known here.
                 if source.is_at_aws() && !allowed && is_our_role(inputs) {
                     let finding = Finding::error(&path, format!("is `{source}`, which the role of the machines may not read"));
                     let line = format!("add \"{}\" to `secrets` in [aws] of the configuration, then `lamp init aws` allows it", source.whole());
@@ -72,7 +72,7 @@ fn check_secrets(spec: &Spec, inputs: &Inputs<'_>, found: &mut Vec<Finding>) {
                     Ok(meta) if !meta.is_file() => "is no regular file".to_owned(),
                     Ok(meta) if meta.len() == 0 => "is empty".to_owned(),
                     Ok(meta) if meta.len() > SECRET_BYTES_MAX => format!("is larger than {SECRET_BYTES_MAX} bytes"),
-                    Ok(_) if std::fs::File::open(&file).is_err() => "may not be read".to_owned(),
+                    Ok(_) if rustix::fs::access(&file, rustix::fs::Access::READ_OK).is_err() => "may not be read".to_owned(),
                     Ok(_) => continue,
                     Err(error) => error.to_string(),
                 };

@@ -57,7 +57,7 @@ pub struct Permissions {
     pub regions: Vec<String>,
     /// Which machines may be bought: patterns.
     pub instance_types: Vec<String>,
-    /// What machines may read of Systems Manager and Secrets Manager.
+    /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,
 }
 

@@ -88,7 +88,7 @@ pub struct SetupNames {
     pub group: String,
     /// Shells through Session Manager are asked for.
     pub session_manager: bool,
-    /// What machines may read of Systems Manager and Secrets Manager.
+    /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,
 }
 

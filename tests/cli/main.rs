@@ -103,4 +103,5 @@ mod terminal;
 mod told;
 #[cfg(feature = "aws")]
 mod uninit;
+mod unreadable;
 mod wishes;
