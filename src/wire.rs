@@ -35,7 +35,9 @@ pub use crate::adapters::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::unsent::Unsent;
 #[cfg(feature = "lamp")]
-pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
+pub use crate::adapters::workdir_pack::{
+    PackError, PackKind, Survey, changed_since, pack as pack_workdir, show_bytes, survey as survey_workdir, tree_of,
+};
 
 /// An error in words, for whoever may not name a port.
 #[cfg(feature = "lamp")]
@@ -44,7 +46,7 @@ pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes
 pub use crate::adapters::objects::{OpenError, open as open_store};
 
 #[cfg(feature = "lamp")]
-pub use workstation::{AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, random_letters, remove_scratch};
+pub use workstation::{AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder, random_letters, remove_scratch};
 
 /// Whether this program can drive machines of a cloud; what it was built without it refuses in words.
 pub fn is_built_for(cloud: crate::market::Cloud) -> bool {

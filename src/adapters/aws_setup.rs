@@ -19,6 +19,7 @@ use super::sweeper_program::{self, SweeperProgram};
 use super::{aws_setup_bucket as bucket, aws_setup_group as group, aws_setup_roles as roles};
 use crate::instance::setup::{BOX_ROLE, GROUP, InUse, SetupFound, SetupNames, SetupStep};
 use crate::instance::sweeper::{Sweeper, SweeperFound};
+use crate::job::SecretSource;
 use crate::market::Region;
 
 /// Why something could not be looked at, made or taken away.
@@ -55,6 +56,8 @@ pub struct SetupWish {
     pub regions: Vec<String>,
     /// Shells on the machines, through Session Manager.
     pub session_manager: bool,
+    /// The secrets that machines may read.
+    pub secrets: Vec<SecretSource>,
     /// The program of the sweeper in the cloud, instead of this one.
     pub sweeper_binary: Option<PathBuf>,
 }
@@ -97,6 +100,7 @@ impl AwsSetup {
             role: BOX_ROLE.to_owned(),
             group: GROUP.to_owned(),
             session_manager: wish.session_manager,
+            secrets: wish.secrets,
         };
         Ok(AwsSetup { session, sweeper_binary: wish.sweeper_binary, program: OnceLock::new(), account, names })
     }

@@ -12,12 +12,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 use super::private;
-use crate::job::is_launchers;
+use crate::job::{SECRET_BYTES_MAX, SecretSource, is_launchers};
 
 /// A name and its value.
 pub type Variable = (OsString, OsString);
@@ -48,16 +48,44 @@ pub fn inherited() -> Vec<Variable> {
     std::env::vars_os().filter(|(name, _)| is_inherited(name)).collect()
 }
 
-/// Keeps the environment of this process, unless one is kept there already.
+/// Keeps the environment of this process with these secrets, unless one is kept there already.
 ///
 /// # Errors
 /// As the file system says.
-pub fn keep(file: &Path) -> io::Result<()> {
+pub fn keep(file: &Path, secrets: &[Variable]) -> io::Result<()> {
     if fs::exists(file)? {
         return Ok(());
     }
-    let variables = inherited().into_iter().filter(|(name, _)| !OF_ONE_PROCESS.iter().any(|own| name == own));
-    write(file, variables)
+    let is_own = |name: &OsString| OF_ONE_PROCESS.iter().any(|own| name == own) || secrets.iter().any(|(secret, _)| secret == name);
+    let variables = inherited().into_iter().filter(|(name, _)| !is_own(name));
+    write(file, variables.chain(secrets.iter().cloned()))
+}
+
+/// The value of a secret of a local job; `None`: the command inherits it, or it is not on this workstation.
+///
+/// # Errors
+/// As the file system says.
+pub fn secret(name: &str, source: &SecretSource) -> io::Result<Option<OsString>> {
+    match source {
+        SecretSource::Env(Some(other)) if other != name => Ok(std::env::var_os(other)),
+        SecretSource::File(path) => {
+            let below_home = path.strip_prefix("~/").and_then(|below| Some(Path::new(&std::env::var_os("HOME")?).join(below)));
+            let file = fs::File::open(below_home.unwrap_or_else(|| path.into()))?;
+            if !file.metadata()?.is_file() {
+                return Err(ErrorKind::InvalidInput.into());
+            }
+            let mut bytes = Vec::new();
+            file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            while bytes.last().is_some_and(|byte| b"\r\n".contains(byte)) {
+                bytes.pop();
+            }
+            if bytes.is_empty() || bytes.contains(&0) || bytes.len() as u64 > SECRET_BYTES_MAX {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            Ok(Some(OsString::from_vec(bytes)))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Writes an environment; readers see the old or the new, whole.
@@ -116,8 +144,22 @@ mod tests {
         let expected: [Variable; 2] = [("GREETING".into(), "two\nlines=and more".into()), ("EMPTY".into(), "".into())];
         assert_eq!(found, expected, "a launcher's names are not inherited");
         assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
-        keep(&file).expect("it is there");
+        keep(&file, &[]).expect("it is there");
         assert_eq!(read(&file).expect("readable"), expected, "the first one stays");
         assert_eq!(parse(b"=x\0no sign\0A=1"), [("A".into(), "1".into())]);
+    }
+    #[test]
+    fn a_secret_of_a_file_is_its_text_without_the_line_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let source = SecretSource::File(path.display().to_string());
+        fs::write(&path, "hf_abc\r\n").expect("written");
+        assert_eq!(secret("HF_TOKEN", &source).expect("readable"), Some("hf_abc".into()));
+        for wrong in [&b"\n"[..], b"a\0b", &[b'x'; 70_000]] {
+            fs::write(&path, wrong).expect("written");
+            assert!(secret("HF_TOKEN", &source).is_err(), "{} bytes", wrong.len());
+        }
+        assert!(secret("HF_TOKEN", &SecretSource::File(folder.path().display().to_string())).is_err(), "a folder");
+        assert_eq!(secret("HF_TOKEN", &SecretSource::Env(None)).expect("inherited"), None);
     }
 }

@@ -9,6 +9,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock, a disk and processes")]
 
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -326,7 +327,7 @@ impl Cloud for LocalCloud {
     }
 
     fn submitted(&self, spec: &ResolvedSpec) {
-        self.keep_environment(&spec.job);
+        self.keep_environment(&spec.job, &spec.spec.secrets);
     }
 
     fn settled(&self, job: &JobId) {
@@ -337,7 +338,7 @@ impl Cloud for LocalCloud {
         // Housekeeping must not stand in the way of a launch.
         let _ = self.forget_old().and_then(|()| self.forget_environments());
         // Of a job that was submitted elsewhere, or by an older program, the first launch says what the later attempts find.
-        self.keep_environment(&plan.job);
+        self.keep_environment(&plan.job, &BTreeMap::new());
         self.start(plan).map_err(|cause| failed("launch a machine", cause))
     }
 

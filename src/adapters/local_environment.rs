@@ -5,21 +5,29 @@
 
 #![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock and a disk")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::time::SystemTime;
 
-use super::kept_environment;
+use super::kept_environment::{self, Variable};
 use super::local_cloud::{KEEP_ENDED, LocalCloud};
 use super::local_folder::{ENVIRONMENTS, environment_of};
 use crate::instance::Tags;
-use crate::job::JobId;
+use crate::job::{JobId, SecretSource};
 
 impl LocalCloud {
-    /// Keeps what the commands of a job inherit. Without it they find what their agent has.
-    pub(super) fn keep_environment(&self, job: &JobId) {
+    /// Keeps what the commands of a job inherit, and its secrets. Without it they find what their agent has.
+    pub(super) fn keep_environment(&self, job: &JobId, secrets: &BTreeMap<String, SecretSource>) {
         let file = environment_of(&self.machines, job);
-        if let Err(error) = kept_environment::keep(&file) {
+        let mut found: Vec<Variable> = Vec::new();
+        for (name, source) in secrets {
+            match kept_environment::secret(name, source) {
+                Ok(value) => found.extend(value.map(|value| (name.into(), value))),
+                Err(error) => tracing::warn!("the secret {name} of job `{job}` cannot be read from `{source}`: {error}"),
+            }
+        }
+        if let Err(error) = kept_environment::keep(&file, &found) {
             tracing::warn!("the environment of job `{job}` is not kept in {}: {error}", file.display());
         }
     }

@@ -8,7 +8,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::kept_environment::{self, Variable};
 const WITHIN: Duration = Duration::from_secs(20);
 
 /// The name of the file in the state folder.
-const FILE: &str = "environment";
+pub const FILE: &str = "environment";
 
 /// Of all logins, `NAME=value` a line (pam_env(8)).
 const OF_THE_SYSTEM: &str = "/etc/environment";
@@ -32,17 +32,18 @@ const SWITCH_ON: &str = "if [ -r /opt/pytorch/bin/activate ]; then . /opt/pytorc
 /// Of the shell that was asked, not of the next one; and our own answer.
 const OF_THE_SHELL: [&str; 5] = ["_", "SHLVL", "PWD", "OLDPWD", "PS1"];
 
-/// The file with the environment of a login shell; `None`: no shell has said it, and the command finds what the agent has.
-pub async fn kept(state: &Path) -> Option<PathBuf> {
+/// Keeps the environment of a login shell in a file. Without the file the command finds what the agent has.
+pub async fn keep(state: &Path) {
     let file = state.join(FILE);
+    // The file may be of an earlier boot.
+    let _ = fs::remove_file(&file);
     match ask(state, OF_THE_SYSTEM.as_ref(), SWITCH_ON)
         .await
         .and_then(|variables| kept_environment::write(&file, variables).map_err(|error| error.to_string()))
     {
-        Ok(()) => Some(file),
+        Ok(()) => {}
         Err(error) => {
             tracing::warn!("the environment of a login shell is not known: {error}");
-            None
         }
     }
 }

@@ -18,6 +18,7 @@
 //! | `imds`, `imds_said` | `Metadata` | what EC2 tells a machine of itself |
 //! | `poweroff`, `then_command` | `Power` | the switch of a real machine, and what replaces it where an agent runs alone |
 //! | `cloudwatch_metrics` | `Meter` | what the agent measures, published |
+//! | `secret_workloads`, `aws_secrets` | `Workloads` | the secrets of a job at AWS, read before each start |
 //! | `notify`, `notify_command` | `Service`, `Notifier` | systemd's socket; the user's own command |
 //! | `system_clock`, `launch_turns`, `agent_files`, `agent_elf` | `Clock`, `Turns`, `Agents` | the time; a turn by a lock file; the agent's program |
 //! | `archive`, `git_tracked`, `hashed`, `secret_scan`, `secret_rules`, `workdir_left_out`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
@@ -52,6 +53,7 @@ mod aws_profiles;
 pub mod aws_ready;
 #[cfg(feature = "aws")]
 mod aws_said;
+pub mod aws_secrets;
 #[cfg(feature = "aws")]
 pub mod aws_session;
 #[cfg(feature = "lamp")]
@@ -186,7 +188,7 @@ mod open_files;
 pub mod poweroff;
 #[cfg(feature = "lamp")]
 pub mod price_course;
-mod private;
+pub mod private;
 mod proc_read;
 pub mod proc_stacks;
 pub mod proc_tree;
@@ -195,6 +197,7 @@ mod remove_tree;
 mod secret_rules;
 #[cfg(feature = "lamp")]
 pub mod secret_scan;
+pub mod secret_workloads;
 pub mod sensor_thread;
 pub mod sensors;
 #[cfg(feature = "lamp")]

@@ -12,6 +12,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use ignore::WalkBuilder;
 use sha2::{Digest, Sha256};
@@ -327,13 +328,41 @@ pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
     let hashed = Hashed { inner: BufWriter::new(file), hash: Sha256::new(), bytes: 0 };
     let packed = zstd::stream::write::Encoder::new(hashed, ZSTD_LEVEL).map_err(write_failed)?;
     let mut tar = tar::Builder::new(packed);
+    let mut tree = Sha256::new();
     for entry in &survey.entries {
-        append(&mut tar, &survey.root, entry).map_err(|error| error.unwrap_or_else(write_failed))?;
+        append(&mut tar, &survey.root, entry, &mut tree).map_err(|error| error.unwrap_or_else(write_failed))?;
     }
     let mut hashed = tar.into_inner().and_then(zstd::stream::write::Encoder::finish).map_err(write_failed)?;
     hashed.flush().map_err(write_failed)?;
     let sha256 = hex::encode(hashed.hash.finalize());
-    Ok(CodeArchive { files: survey.files, bytes: survey.bytes, packed_bytes: hashed.bytes, sha256 })
+    Ok(CodeArchive {
+        files: survey.files,
+        bytes: survey.bytes,
+        packed_bytes: hashed.bytes,
+        sha256,
+        tree: Some(hex::encode(tree.finalize())),
+        source: None,
+    })
+}
+
+/// `CodeArchive::tree` of the files of a survey, without packing them.
+///
+/// # Errors
+/// A file cannot be read or is shorter than it was at the survey.
+pub fn tree_of(survey: &Survey) -> Result<String, PackError> {
+    let mut tar = tar::Builder::new(io::sink());
+    let mut tree = Sha256::new();
+    for entry in survey.entries.iter().filter(|entry| entry.kind != PackKind::Folder) {
+        let no_archive = |source| PackError::Read { path: entry.path.clone(), source };
+        append(&mut tar, &survey.root, entry, &mut tree).map_err(|error| error.unwrap_or_else(no_archive))?;
+    }
+    Ok(hex::encode(tree.finalize()))
+}
+
+/// The files of a survey that were written after this moment.
+pub fn changed_since(survey: &Survey, moment: SystemTime) -> Vec<&Path> {
+    let is_newer = |path: &Path| fs::symlink_metadata(survey.root.join(path)).and_then(|meta| meta.modified()).is_ok_and(|at| at > moment);
+    survey.entries.iter().filter(|entry| entry.kind != PackKind::Folder).map(|entry| entry.path.as_path()).filter(|path| is_newer(path)).collect()
 }
 
 /// A fault of the entry itself, or of the archive that is written.
@@ -351,7 +380,8 @@ impl AppendError {
     }
 }
 
-fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry) -> Result<(), AppendError> {
+/// `tree` takes in what the entry is and holds: folders and dates are left out, since they change with what does not ship.
+fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry, tree: &mut Sha256) -> Result<(), AppendError> {
     let full = root.join(&entry.path);
     let unreadable = |source| AppendError::Entry(PackError::Read { path: entry.path.clone(), source });
     let meta = fs::symlink_metadata(&full).map_err(unreadable)?;
@@ -369,6 +399,8 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry) -
             tar.append_data(&mut header, &entry.path, io::empty()).map_err(AppendError::Archive)
         }
         PackKind::Link { target } => {
+            name_in(tree, &entry.path, 'l', target.as_os_str().as_encoded_bytes().len() as u64);
+            tree.update(target.as_os_str().as_encoded_bytes());
             header.set_entry_type(tar::EntryType::Symlink);
             tar.append_link(&mut header, &entry.path, target).map_err(AppendError::Archive)
         }
@@ -382,7 +414,8 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry) -
             if file.metadata().map_err(unreadable)?.len() < *bytes {
                 return Err(changed());
             }
-            let mut exact = Exact { file, left: *bytes };
+            name_in(tree, &entry.path, if meta.mode() & 0o100 == 0 { 'f' } else { 'x' }, *bytes);
+            let mut exact = Exact { file, left: *bytes, tree };
             tar.append_data(&mut header, &entry.path, &mut exact).map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof => changed(),
                 _ => AppendError::Archive(error),
@@ -392,12 +425,20 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry) -
 }
 
 /// Reads exactly as many bytes as the header promised: a log that grows is cut, a file that shrinks is an error.
-struct Exact {
+struct Exact<'a> {
     file: File,
     left: u64,
+    tree: &'a mut Sha256,
 }
 
-impl Read for Exact {
+/// No two entries read as one: the lengths stand before what has them.
+fn name_in(tree: &mut Sha256, path: &Path, kind: char, bytes: u64) {
+    let name = path.as_os_str().as_encoded_bytes();
+    tree.update(format!("{kind} {} {bytes} ", name.len()));
+    tree.update(name);
+}
+
+impl Read for Exact<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let want = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let got = self.file.read(&mut buffer[..want])?;
@@ -405,6 +446,7 @@ impl Read for Exact {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.left -= got as u64;
+        self.tree.update(&buffer[..got]);
         Ok(got)
     }
 }

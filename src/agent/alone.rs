@@ -36,6 +36,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         command: Command::Args(call.argv.clone()),
         setup: None,
         env: Default::default(),
+        secrets: Default::default(),
         outputs: Vec::new(),
         machine: MachineSpec { gpus: asked(&call.gpus), ..MachineSpec::default() },
         watch,

@@ -141,6 +141,7 @@ mod tests {
             command: Command::Args(vec!["true".into()]),
             setup: None,
             env: Default::default(),
+            secrets: Default::default(),
             outputs: Vec::new(),
             machine: MachineSpec { gpus: gpus.parse().unwrap(), ..MachineSpec::default() },
             watch: Default::default(),

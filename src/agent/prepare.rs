@@ -2,6 +2,7 @@
 //!
 //! While this waits for the store, a person's cancel, a notice and the limits are obeyed all the same; how long it waits is `fetching`'s.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::preflight::preflight;
 use super::tick::{Agent, MEMORY};
 use super::wake::Wake;
 use crate::instance::Sample;
-use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity, setup_argv};
+use crate::job::{AttemptPhase, CodeArchive, EndedBecause, Manifest, Reason, Severity, setup_argv};
 use crate::jobdir::{What, layout};
 use crate::policy::{Decision, End, Stage, Standing, Step, afterwards};
 use crate::ports::{Ended, Scope, WorkloadError};
@@ -338,14 +339,19 @@ async fn fetch(
     for folder in [&folders.work, &folders.cache, &attempt.output_dir()] {
         out.files.create_folder(folder).map_err(PrepareError::Unpack)?;
     }
-    if let Some(code) = attempt.resolved.code.as_ref().filter(|_| !is_kept) {
+    let is_new = attempt.resolved.continues.as_ref().is_some_and(|continues| continues.new_code);
+    if let Some(code) = attempt.resolved.code.as_ref().filter(|_| !is_kept || is_new) {
         let archive = folders.state.join("code.tar.zst");
         let sha256 = download(&out, &layout::code(attempt.job(), &code.sha256), &archive, &fetching).await?;
         fetching.done();
         if sha256 != code.sha256 {
             return Err(PrepareError::BadCode);
         }
-        out.files.unpack_aside(&archive, &folders.work, code).await.map_err(PrepareError::Unpack)?;
+        if is_kept {
+            lay_over(&out, &archive, &folders.work, code).await.map_err(PrepareError::Unpack)?;
+        } else {
+            out.files.unpack_aside(&archive, &folders.work, code).await.map_err(PrepareError::Unpack)?;
+        }
         if let Err(error) = out.files.remove(&archive) {
             tracing::warn!("cannot remove the code archive: {error}");
         }
@@ -360,6 +366,23 @@ async fn fetch(
     // A script writes into the folder that it was told of; at the first start nothing was restored into it.
     out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
     Ok((restored, shipped))
+}
+
+/// New code on a kept disk: its files replace the old ones, and what the work wrote stays.
+async fn lay_over(out: &Outbox, archive: &Path, work: &Path, code: &CodeArchive) -> std::io::Result<()> {
+    // On the same disk as the work: a file moves in one step.
+    let fresh = work.with_file_name("new-code");
+    out.files.remove_aside(&fresh).await?;
+    out.files.unpack_aside(archive, &fresh, code).await?;
+    let files_max = usize::try_from(code.files).unwrap_or(usize::MAX);
+    let tree = out.files.walk_aside(&fresh, files_max).await?;
+    for file in &tree.files {
+        out.files.place(&fresh.join(&file.path), &work.join(&file.path), None)?;
+    }
+    for link in &tree.links {
+        out.files.link(&work.join(&link.path), &link.target)?;
+    }
+    out.files.remove_aside(&fresh).await
 }
 
 /// Whether the work folder is that of the job which this one goes on from, on the disk that was kept of it.

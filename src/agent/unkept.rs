@@ -3,6 +3,7 @@
 //! A script that writes `model.pt` beside itself ends well, and its model is gone with the machine. Nobody can keep what was not
 //! asked for (it may be a data set), but nobody should learn of it from an empty folder. What must never live here: an upload.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -29,7 +30,27 @@ pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, ap
     let mut files: Vec<&TreeFile> =
         tree.files.iter().filter(by_the_work).filter(|file| !is_made_by_tools(&file.path) && !is_kept(&file.path)).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.stamp.bytes));
-    said(&files, tree.truncated)
+    // A folder of the code is not taken whole for one file in it.
+    let of_code: BTreeSet<&str> = tree.files.iter().filter(|file| !by_the_work(file)).filter_map(|file| Some(file.path.split_once('/')?.0)).collect();
+    said(&files, &to_keep(&files, wanted.named, &of_code), tree.truncated)
+}
+
+/// Patterns that the hint may name: more are no line to paste.
+const PATTERNS_MAX: usize = 6;
+
+/// The value of `outputs` that keeps these files too: a folder is named whole, a file of the workdir itself by its name.
+fn to_keep(files: &[&TreeFile], named: &[String], of_code: &BTreeSet<&str>) -> Vec<String> {
+    let mut patterns: Vec<String> = named.to_vec();
+    for file in files {
+        let pattern = match file.path.split_once('/') {
+            Some((folder, _)) if !of_code.contains(folder) => format!("{folder}/**"),
+            _ => file.path.clone(),
+        };
+        if !patterns.contains(&pattern) && patterns.len() < named.len() + PATTERNS_MAX {
+            patterns.push(pattern);
+        }
+    }
+    patterns
 }
 
 /// Hidden, or of an interpreter or a package manager.
@@ -38,10 +59,10 @@ fn is_made_by_tools(path: &str) -> bool {
 }
 
 /// `cut`: there are more files than were looked at.
-fn said(files: &[&TreeFile], cut: bool) -> Option<String> {
-    let Some(first) = files.first() else {
+fn said(files: &[&TreeFile], patterns: &[String], cut: bool) -> Option<String> {
+    if files.is_empty() {
         return cut.then(|| format!("whether the work left anything in its workdir is not known: it holds more than {FILES_MAX} files"));
-    };
+    }
     let names: Vec<String> = files.iter().take(NAMED_MAX).map(|file| format!("`{}` ({})", file.path, size(file.stamp.bytes))).collect();
     let more = files.len().saturating_sub(NAMED_MAX);
     let more = match (more, cut) {
@@ -49,11 +70,11 @@ fn said(files: &[&TreeFile], cut: bool) -> Option<String> {
         (0, false) => String::new(),
         (more, false) => format!(" and {more} more"),
     };
+    let quoted: Vec<String> = patterns.iter().map(|pattern| format!("{pattern:?}")).collect();
     Some(format!(
-        "written into the workdir and kept by nobody: {}{more}; `outputs = [\"{}\"]` in the job file, `--keep {}`, or writing to $LAMP_OUTPUT_DIR keeps such files",
+        "written into the workdir and kept by nobody: {}{more}; `outputs = [{}]` in the job file keeps them, and so does writing to $LAMP_OUTPUT_DIR",
         names.join(", "),
-        first.path,
-        first.path
+        quoted.join(", ")
     ))
 }
 
@@ -74,15 +95,17 @@ mod tests {
     #[test]
     fn the_largest_are_named_and_how_to_keep_them() {
         let file = |path: &str, bytes| TreeFile { path: path.into(), stamp: FileStamp { bytes, modified_nanos: 1, inode: 1, mode: 0o644 } };
-        let files = [file("model.pt", 44_000_000), file("a", 3_000), file("b", 20), file("c", 10), file("d", 1)];
-        let text = said(&files.iter().collect::<Vec<_>>(), false).unwrap();
+        let files = [file("model.pt", 44_000_000), file("out/a", 3_000), file("out/deep/b", 20), file("src/c", 10)];
+        let files: Vec<&TreeFile> = files.iter().collect();
+        let patterns = to_keep(&files, &["log.txt".to_owned()], &["src"].into());
+        let text = said(&files, &patterns, false).unwrap();
         assert_eq!(
             text,
-            "written into the workdir and kept by nobody: `model.pt` (44.0 MB), `a` (3.0 kB), `b` (20 B) and 2 more; `outputs = [\"model.pt\"]` in \
-             the job file, `--keep model.pt`, or writing to $LAMP_OUTPUT_DIR keeps such files"
+            "written into the workdir and kept by nobody: `model.pt` (44.0 MB), `out/a` (3.0 kB), `out/deep/b` (20 B) and 1 more; \
+             `outputs = [\"log.txt\", \"model.pt\", \"out/**\", \"src/c\"]` in the job file keeps them, and so does writing to $LAMP_OUTPUT_DIR"
         );
-        assert_eq!(said(&[], false), None);
-        assert!(said(&[], true).is_some_and(|text| text.contains("is not known")), "what was not looked at is not called nothing");
+        assert_eq!(said(&[], &[], false), None);
+        assert!(said(&[], &[], true).is_some_and(|text| text.contains("is not known")), "what was not looked at is not called nothing");
         assert!(is_made_by_tools("src/__pycache__/a.pyc") && is_made_by_tools(".venv/bin/python") && !is_made_by_tools("runs/model.pt"));
     }
 }

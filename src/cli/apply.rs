@@ -224,7 +224,18 @@ async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<Job
     let all = jobdir::jobs(store.as_ref()).await?;
     let facts = stream::iter(all).map(|job| {
         let dir = JobDir::new(Arc::clone(store), job);
-        async move { job_fact(&dir, set, &context.user.owner).await }
+        async move {
+            match job_fact(&dir, set, &context.user.owner).await {
+                Err(error) => match job_root::one_job_only(&dir, &error) {
+                    Some(why) => {
+                        context.printer.warn(format!("left out: {why}"));
+                        Ok(None)
+                    }
+                    None => Err(error),
+                },
+                found => found,
+            }
+        }
     });
     let facts: Vec<Option<(JobFact, Option<Short>)>> = facts.buffered(READS_IN_FLIGHT).try_collect().await?;
     let (mut jobs, mut short) = (Vec::new(), BTreeMap::new());

@@ -39,13 +39,18 @@ pub struct Made {
 impl Scheduled {
     /// Whether what is kept is what the file says, to the last file of the workdir.
     pub fn is_as_kept(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && kept.code == self.new.code)
+        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && has_same_code(kept, &self.new))
     }
 
     /// Whether no word of it is another, but a file of its workdir: what stands beside it counts, a job file too.
     pub fn is_of_another_workdir(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && kept.code != self.new.code)
+        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && !has_same_code(kept, &self.new))
     }
+}
+
+/// The same workdir, wherever it was packed.
+fn has_same_code(kept: &Schedule, new: &Schedule) -> bool {
+    kept.code.as_ref().map(|code| &code.sha256) == new.code.as_ref().map(|code| &code.sha256)
 }
 
 /// The same but for the workdir.

@@ -9,7 +9,7 @@ use super::printer::shell_word;
 use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::{Examined, shown_file};
-use super::{Context, ExitCode, Fault, Format};
+use super::{Context, ExitCode, Fault, Format, keeps};
 use crate::config::Loaded;
 use crate::job::{Finding, IdleSpec, Severity};
 use crate::policy::{YoungWindow, young_window};
@@ -49,9 +49,10 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
             context.printer.line(context.printer.finding_text(Stream::Out, Some(file), finding));
         }
         context.printer.line(format!("{file}: {}", summary(errors, warnings)));
-        if let Some(Examined { survey: Some(survey), .. }) = examined {
+        if let Some(examined @ Examined { survey: Some(survey), .. }) = examined {
             let files = counted(survey.files, "file");
             context.printer.line(format!("ships {files}, {}, from {}", wire::show_bytes(survey.bytes), survey.root.display()));
+            context.printer.line(keeps::line(&examined.loaded.spec));
         }
         if let Some(note) = examined.and_then(|examined| idle_note(&examined.loaded)) {
             context.printer.note(note);

@@ -86,6 +86,13 @@ pub async fn look(context: &Context, store: &Store, wanted: &Wanted, meant: &BTr
 async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Known>, Fault> {
     let dir = JobDir::new(Arc::clone(store), job);
     let fault = |error: JobDirError| job_root::record_fault(&error);
+    // A record of a newer version may be of a job that goes on from another: then nothing goes.
+    if let Err(error @ JobDirError::Store(_)) = dir.spec().await
+        && let Some(why) = job_root::one_job_only(&dir, &error)
+    {
+        context.printer.warn(format!("left out: {why}"));
+        return Ok(None);
+    }
     let Some(spec) = unless_damaged(dir.spec().await).map_err(fault)? else { return Ok(None) };
     // A receipt that nobody can read is none: the job may be under way.
     let receipt = unless_damaged(dir.receipt().await).map_err(fault)?;

@@ -20,6 +20,7 @@ use super::{Context, ExitCode, Fault, JobArgs, job_root};
 use crate::config::shown;
 use crate::job::{Finding, Severity};
 use crate::policy::doctor::{Check, Level, worst};
+use crate::wire;
 use crate::wire::setup::{UserUnit, daemon_unit, gpus, reads_job_root};
 
 /// Look at everything that jobs need, here and at AWS, and say what to do where it is missing
@@ -157,6 +158,13 @@ async fn place(context: &Context) -> Check {
             return Check::failure(name, fault.sentence()).fix(fault.hint.clone().unwrap_or_else(|| elsewhere.to_owned()));
         }
     };
+    // Nothing is there before the first job, and that job should not be the one to find out.
+    if let Some(folder) = context.job_root.strip_prefix("file://")
+        && let Err(error) = wire::can_be_made(folder.as_ref())
+    {
+        return Check::failure(name, format!("{said} is not there and cannot be made: {error}"))
+            .fix("`--job-root` or LAMP_JOB_ROOT names another place for jobs");
+    }
     match reads_job_root(&store).await {
         Ok(jobs) => Check::ok(name, format!("{said}, {}", super::table::counted(jobs as u64, "job"))),
         Err(why) => Check::failure(name, format!("{said} cannot be read: {why}"))

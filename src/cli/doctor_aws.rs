@@ -69,6 +69,7 @@ mod asked {
                     role: box_role(self.said.instance_profile.as_deref()).to_owned(),
                     group: self.said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
                     session_manager: false,
+                    secrets: self.said.secrets(),
                 }
             };
             self.names.get_or_init(make).await

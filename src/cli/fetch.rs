@@ -24,6 +24,7 @@ use super::printer::CLEAR;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config;
+use crate::job::{CheckpointFile, JobId, Manifest};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Span;
 use crate::wire::{self, KeptFile, Store, show_bytes};
@@ -53,6 +54,9 @@ pub struct Output {
     /// When it was kept, by the store's clock.
     pub modified: Timestamp,
     pub state: OutputState,
+    /// Where it lies, if not under its path below the outputs.
+    #[serde(skip)]
+    pub key: Option<String>,
     /// Why it was not fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -93,6 +97,7 @@ pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault>
             bytes: object.bytes,
             modified: object.modified,
             state: OutputState::Listed,
+            key: None,
             error: None,
         }
     }
@@ -114,6 +119,21 @@ fn at_home(mut outputs: Vec<Output>) -> Vec<Output> {
     outputs
 }
 
+/// The files of a checkpoint, below a folder.
+pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Output> {
+    let path = |file: &CheckpointFile| format!("{}/{}", folder.trim_matches('/'), file.path);
+    let output = |file: &CheckpointFile| Output {
+        path: path(file),
+        here: path(file),
+        bytes: file.bytes,
+        modified: file.modified.and_then(|nanos| Timestamp::from_nanosecond(nanos.into()).ok()).unwrap_or(manifest.created),
+        state: OutputState::Listed,
+        key: Some(format!("{}{}", layout::job(job), file.key)),
+        error: None,
+    };
+    manifest.files.iter().map(output).collect()
+}
+
 /// Fetches the outputs into a folder; what became of each is in its `state`.
 ///
 /// # Errors
@@ -130,7 +150,11 @@ pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder
     let brought = stream::iter(outputs).map(|mut output| {
         let (come, done) = (&come, &done);
         async move {
-            let before = Seen { store: dir.store(), key: format!("{}{}", layout::outputs(dir.job()), output.path), come };
+            let before = Seen {
+                store: dir.store(),
+                key: output.key.clone().unwrap_or_else(|| format!("{}{}", layout::outputs(dir.job()), output.path)),
+                come,
+            };
             match before.bring(&output, folder, force).await {
                 Ok(state) => output.state = state,
                 Err(error) => (output.state, output.error) = (OutputState::Failed, Some(error)),

@@ -9,8 +9,8 @@ use super::until::Until;
 use super::{Context, Fault};
 use crate::config::{
     self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair, EnvValue, FallbackCostWord, Gpus, Hourly, Inputs,
-    InterruptionsFile, JobFile, LimitsFile, Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SpanOrOff, SpanWord,
-    WatchFile,
+    InterruptionsFile, JobFile, LimitsFile, Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SecretPair, SecretWord,
+    SpanOrOff, SpanWord, WatchFile,
 };
 use crate::job::{Command, MarketChoice, name_problem};
 
@@ -43,6 +43,9 @@ pub struct JobFlags {
     /// Environment variable of the job; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<EnvPair>,
+    /// Secret variable of the job, kept in no record: NAME alone is taken from the environment; may be repeated
+    #[arg(long, value_name = "NAME[=PLACE]")]
+    pub secret: Vec<SecretPair>,
     /// Path or glob below the workdir to keep at the end; may be repeated
     #[arg(long, value_name = "PATH")]
     pub keep: Vec<String>,
@@ -187,6 +190,7 @@ impl JobArgs {
             workdir: flags.workdir.clone(),
             setup: flags.setup.clone().map(config::ScriptWord),
             env: Some(env),
+            secrets: Some(flags.secret.iter().map(|pair| (pair.name.clone(), SecretWord(pair.source.clone()))).collect()),
             outputs: list(&flags.keep),
             secrets_allowed: list(&flags.allow_secret),
             machine: Some(flags.machine.fragment()),

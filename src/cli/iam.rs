@@ -88,6 +88,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         role: args.role.clone().unwrap_or_else(|| box_role(profile).to_owned()),
         regions: regions.clone(),
         instance_types: args.types.clone(),
+        secrets: context.user.aws.secrets(),
     };
     context.printer.json(&permissions.policy(match args.name {
         Name::Setup => PolicyName::Setup,

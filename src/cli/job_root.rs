@@ -14,7 +14,7 @@ use crate::job::{JobId, Receipt, Spec};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::wire::{self, AwsSettings, Store, Workstation};
 
-pub use super::root_fault::{record_fault, silence, unreached, wish_fault};
+pub use super::root_fault::{one_job_only, record_fault, silence, unreached, wish_fault};
 
 /// What to type where there is no job yet.
 pub const FIRST_JOB: &str = "`lamp init` writes a job file for the script that is here, `lamp run` runs it; --job-root names another place";

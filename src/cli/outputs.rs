@@ -35,6 +35,10 @@ pub struct Args {
     #[arg(short, long)]
     pub list: bool,
 
+    /// The newest checkpoint instead of the outputs
+    #[arg(long)]
+    pub checkpoints: bool,
+
     /// Write over files here that are different
     #[arg(long, conflicts_with = "list")]
     pub force: bool,
@@ -64,6 +68,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<ExitCode, Fault> {
+    if args.checkpoints {
+        return checkpoint(args, context, dir).await;
+    }
     let (listed, gone) = tokio::join!(fetch::list(context, dir), discarded::told(context, dir, StoredKind::Outputs));
     let listed = listed?;
     if listed.is_empty() && gone.is_some() && !context.is_machine_output() {
@@ -84,6 +91,46 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
         home.tell(context, dir);
     }
     Ok(home.exit_code())
+}
+
+/// The newest complete checkpoint; of a job that goes on and has none yet, the one that it began from.
+async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<ExitCode, Fault> {
+    let fault = |error| job_root::record_fault(&error);
+    let spec = dir.spec().await.map_err(fault)?;
+    let from = spec.as_ref().and_then(|spec| spec.inherited()).map(|from| JobDir::new(dir.store().clone(), from.job.clone()));
+    let holders = [Some(dir), from.as_ref()].into_iter().flatten();
+    let mut newest = None;
+    for holder in holders {
+        if let Some(manifest) = holder.newest_checkpoint().await.map_err(fault)? {
+            newest = Some((holder, manifest));
+            break;
+        }
+    }
+    let Some((holder, manifest)) = newest else {
+        let gone = discarded::told(context, dir, StoredKind::Checkpoints).await;
+        let what = format!("job `{}` has {} checkpoint", dir.job(), if gone.is_some() { "no longer a" } else { "saved no" });
+        return Err(Fault::new(ExitCode::NOT_FOUND, what).hint("a job saves what its script writes to the folder of [checkpoint], `path`"));
+    };
+    let folder = spec.and_then(|spec| spec.spec.checkpoint).map_or_else(|| "checkpoints".to_owned(), |checkpoint| checkpoint.path);
+    let listed = fetch::of_checkpoint(holder.job(), &manifest, &folder);
+    let step = manifest.step.map(|step| format!(" of step {step}")).unwrap_or_default();
+    context.printer.note(format!("checkpoint {}{step} of {}: {}", manifest.number.number(), holder.job(), show_bytes(manifest.bytes())));
+    if !manifest.links.is_empty() {
+        context.printer.note(format!("{} to folders of it are left out", counted(manifest.links.len() as u64, "link")));
+    }
+    let home = if args.list { None } else { Some(bring(context, dir, listed.clone(), args.to.as_deref(), args.force).await?) };
+    if context.is_machine_output() {
+        let url = format!("{}/{}", dir.store().url(), layout::checkpoint(holder.job(), manifest.number));
+        let (home, files) = home.as_ref().map_or((None, &listed), |home| (Some(&home.folder), &home.files));
+        context.printer.json(&json!({ "job": dir.job(), "url": url, "folder": home, "files": files, "checkpoint": manifest.summary() }));
+    } else if let Some(home) = &home {
+        home.tell(context, dir);
+    } else {
+        let rows: Vec<Vec<String>> = listed.iter().map(|output| vec![show_bytes(output.bytes), output.path.clone()]).collect();
+        context.printer.line(render_table(&["size", "path"], &rows, &[0]));
+        context.printer.hint(format!("`lamp outputs --checkpoints {}` fetches it", dir.job()));
+    }
+    Ok(home.map_or(ExitCode::SUCCESS, |home| home.exit_code()))
 }
 
 /// Fetches all outputs at the end of an attached run; `None`: there are none.

@@ -9,8 +9,8 @@ use super::plan_shipped::Shipped;
 use super::reach::OutOfReach;
 use super::workdir::Prepared;
 use super::{
-    Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, no_image, nothing_fits, plan_bid, plan_text, ready, region, run, status,
-    submission,
+    Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, keeps, no_image, nothing_fits, plan_bid, plan_text, ready, region, run,
+    status, submission,
 };
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Finding, Plan, ResolvedSpec};
@@ -104,6 +104,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     }
     ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
     context.printer.line(prepared.ships());
+    context.printer.prose(2, keeps::line(&loaded.spec));
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
     if let Some(reason) = over_a_cap {
         context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {}", reason.text));

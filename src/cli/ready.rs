@@ -109,6 +109,7 @@ mod asked {
             role: profile.to_owned(),
             group: said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
             session_manager: false,
+            secrets: said.secrets(),
         };
         let mut found = ReadyFound { root_is_folder: root.is_none(), bucket, profile: profile_found, role, regions: Vec::new() };
         let has_subnets = said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());

@@ -6,7 +6,7 @@ use std::error::Error;
 
 use super::{Context, ExitCode, Fault};
 use crate::job::JobId;
-use crate::jobdir::{JobDirError, RecordError};
+use crate::jobdir::{JobDir, JobDirError, RecordError, layout};
 use crate::wire;
 
 /// What an unreadable record or a silent store means for a verb.
@@ -20,6 +20,22 @@ pub fn record_fault(error: &JobDirError) -> Fault {
             .meaning("nothing was changed; what runs goes on, and its machine puts itself out when it is done")
             .or_hint(way_there(&wire::causes(error))),
         JobDirError::Unsure(_) => silence(error).meaning(UNSURE).or_hint(way_there(&wire::causes(error))),
+    }
+}
+
+/// Why one job is left out while the others are told of; `None`: it is the whole job root that does not answer.
+///
+/// A job root that is a folder has been listed before: what cannot be read after that is this job's own folder.
+pub fn one_job_only(dir: &JobDir, error: &JobDirError) -> Option<String> {
+    match error {
+        JobDirError::Store(_) if dir.store().is_folder() => {
+            let folder = dir.store().url().strip_prefix("file://").map(|root| format!("{root}/{}", layout::job(dir.job())));
+            let owner = folder.and_then(|folder| wire::owner_of_folder(folder.as_ref()));
+            let whose = owner.map_or(String::new(), |owner| format!(" (its folder belongs to `{owner}`)"));
+            Some(format!("job `{}`{whose} cannot be read: {}", dir.job(), Fault::from_error(ExitCode::UNREACHABLE, error).sentence()))
+        }
+        JobDirError::Record(error) => Some(error.to_string()),
+        _ => None,
     }
 }
 

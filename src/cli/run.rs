@@ -10,9 +10,10 @@ use super::attach::Attached;
 use super::draft::Draft;
 use super::fetch::with_progress;
 use super::reach::OutOfReach;
+use super::run_from::From;
 use super::signals::{Left, gone_before};
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission, within};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, keeps, outputs, plan, plan_text, proven, ready, receipt, submission, within};
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
 use crate::job::{JobId, JobOutcome, Receipt};
 use crate::jobdir::{JobDir, proof_keys};
@@ -26,6 +27,10 @@ use crate::wire::{Store, Workstation, is_built_for};
 pub struct Args {
     #[command(flatten)]
     pub job: JobArgs,
+
+    /// Begin from the newest checkpoint of this job, which has ended [without FILE: with its job file as it is now]
+    #[arg(long, value_name = "JOB")]
+    pub from: Option<String>,
 
     /// Submit and return at once
     #[arg(short, long)]
@@ -51,8 +56,19 @@ pub struct Args {
 /// # Errors
 /// The job has errors, cannot ship, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let prepared = args.job.prepare(context)?;
+    let from = match &args.from {
+        Some(job) => Some(From::find(context, job).await?),
+        None => None,
+    };
+    let prepared = match &from {
+        Some(from) => from.with_its_file(context, &args.job).prepare(context)?,
+        None => args.job.prepare(context)?,
+    };
     if args.dry_run {
+        if let Some(from) = &from {
+            from.give(&mut submission::spec(context, &prepared.loaded))?;
+            from.sentence().into_iter().for_each(|sentence| context.printer.note(sentence));
+        }
         let code = plan::show(context, &prepared).await?;
         let machine = &prepared.loaded.spec.machine;
         // Of whom nobody answers, nobody knows what was proven either.
@@ -70,7 +86,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open(context).await?;
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
-    let draft = Draft::new(context, &workstation, &store, &prepared).await;
+    let mut draft = Draft::new(context, &workstation, &store, &prepared).await;
+    if let Some(from) = &from {
+        from.give(&mut draft.spec)?;
+    }
     let spec = &draft.spec;
     let is_asked = proven::is_asked(spec.spec.machine.cloud, args.unproven);
     let proofs = async { if is_asked && args.detach { Some(proven::look(&workstation, &store).await) } else { None } };
@@ -92,6 +111,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     ready::warn_unready(context, &planned.unready);
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    context.printer.note(keeps::line(&spec.spec));
     let regions = if is_asked { proven::regions(&workstation, &spec.spec.machine, &planned.plan).await } else { BTreeSet::new() };
     if let Some(proofs) = proofs {
         proofs?.refuse(context, &regions, Some(&planned.plan))?;

@@ -82,6 +82,7 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
         prefix: place.prefix.as_deref().map_or(prefix, with_slash),
         regions: place.region.clone(),
         session_manager,
+        secrets: context.user.aws.secrets(),
         sweeper_binary: context.environment.sweeper_binary.clone(),
     };
     for unknown in place.region.iter().filter_map(|name| region::unknown(name)) {

@@ -25,9 +25,10 @@ static SAYS: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// `gone`: the user has left early; or the verb's own.
-pub async fn unless_left_early<T>(gone: impl FnOnce() -> Fault, verb: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+pub async fn unless_left_early<T>(context: &Context, gone: fn() -> Fault, verb: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     let mut early = Left::channels();
     SAYS.store(true, Ordering::Relaxed);
+    end_what_hangs(context, gone);
     let left = async {
         early.heard().await;
         if HEARS.load(Ordering::Relaxed) {
@@ -39,6 +40,22 @@ pub async fn unless_left_early<T>(gone: impl FnOnce() -> Fault, verb: impl Futur
         () = left => Err(gone()),
         done = verb => done,
     }
+}
+
+/// Nothing is heard while this thread waits for a disk or a pipe that does not answer. Another one ends the program then.
+fn end_what_hangs(context: &Context, gone: fn() -> Fault) {
+    let (printer, clock) = (Arc::clone(&context.printer), Arc::clone(&context.clock));
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            Left::channels().heard().await;
+            clock.sleep(INSISTS_AFTER).await;
+            if !HEARS.load(Ordering::Relaxed) {
+                printer.fault(&gone());
+                std::process::exit(ExitCode::CTRL_C.number().into());
+            }
+        });
+    });
 }
 
 /// The next line of the terminal, once the question was put; `None`: the user has left instead.

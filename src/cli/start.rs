@@ -14,7 +14,9 @@ use serde_json::json;
 
 use super::fetch::with_progress;
 use super::signals::{Left, gone_before};
+use super::start_code::{self, CodeArgs};
 use super::until::Until;
+use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, caps, discarded, job_root, plan, plan_text, proven, ready, run, submission, within};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
@@ -26,7 +28,8 @@ use crate::wire::{Store, Workstation};
 
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its checkpoint
 ///
-/// What follows is a job of its own, with what is left of the budget. Started twice, it is started once.
+/// What follows is a job of its own, with what is left of the budget. Started twice, it is started once. It runs the code of before,
+/// or with --code the folder as it is now; where that has changed and neither is said, it asks.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// A job: its id, the beginning of it, or its name [default: the newest]
@@ -43,6 +46,9 @@ pub struct Args {
     /// When it must have ended: a moment, or like `30h` from now [default: as before]
     #[arg(long, value_name = "MOMENT")]
     pub deadline: Option<Until>,
+
+    #[command(flatten)]
+    pub code: CodeArgs,
 
     /// Start it and return at once
     #[arg(short, long)]
@@ -81,8 +87,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
     }
     discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
-    let spec = spec_of(args, context, &kept, next.job())?;
-    discarded::refuse_start(&dir, None, StoredKind::Code).await?;
+    let mut spec = spec_of(args, context, &kept, next.job())?;
+    let now = start_code::choose(&args.code, args.dry_run, context, &workstation, &kept)?;
+    match &now {
+        Some(now) => start_code::take_in(&mut spec, now),
+        None => discarded::refuse_start(&dir, None, StoredKind::Code).await?,
+    }
+    start_code::take_command(&mut spec, &args.code.command);
     run::refuse_cloud(spec.spec.machine.cloud)?;
     let ((planned, lacks), clock) = tokio::join!(ready::planned(context, &controller, &spec), controller.check_clock());
     // A kept machine has its network, its rights and its agent; one that is bought anew is bought as by `lamp run`.
@@ -109,10 +120,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.detach {
         within::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
-    let scratch = submission::scratch(context, next.job())?;
     let mut left = Left::listen();
-    let carried = async { controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
-    left.or_give_up(gone_before, with_progress(context, || "bringing the code over".to_owned(), carried)).await?;
+    let spec = bring_code(context, &controller, &dir, spec, now.as_ref(), &mut left).await?;
     // What is discarded from here on, its agent finds gone, and begins nothing.
     discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
@@ -134,6 +143,27 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return run::detach(context, &workstation, &next).map(|_| ExitCode::CTRL_C);
     }
     stand_beside(args, context, &workstation, &controller, &next, memory, &mut left).await
+}
+
+/// Sends the folder as it is now, or what the job before ran.
+async fn bring_code(
+    context: &Context,
+    controller: &Controller,
+    from: &JobDir,
+    mut spec: ResolvedSpec,
+    now: Option<&Prepared>,
+    left: &mut Left,
+) -> Result<ResolvedSpec, Fault> {
+    if let Some(prepared) = now {
+        spec.continues.iter_mut().for_each(|continues| continues.new_code = true);
+        let pending = submission::pack(context, prepared, spec)?;
+        left.or_give_up(gone_before, pending.shown(context, pending.upload(controller))).await?;
+        return Ok(pending.spec);
+    }
+    let scratch = submission::scratch(context, &spec.job)?;
+    let carried = async { controller.carry_code(from, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
+    left.or_give_up(gone_before, with_progress(context, || "bringing the code over".to_owned(), carried)).await?;
+    Ok(spec)
 }
 
 /// What refuses `lamp run` refuses this.
@@ -211,6 +241,12 @@ async fn goes_on_already(
             },
         ));
     }
+    if args.code.changes_something() {
+        let what = format!("job `{}` goes on as `{}` already, with the code and the command that it had then", dir.job(), next.job());
+        return Err(Fault::new(ExitCode::REFUSED, what)
+            .meaning("nothing was changed")
+            .hint(format!("`lamp stop {0}` ends that one, and then `lamp start {0} --code` goes on from it", next.job())));
+    }
     context.printer.note(format!("{} goes on as job {} already", dir.job(), next.job()));
     if args.dry_run {
         if context.is_machine_output() {
@@ -267,7 +303,12 @@ fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
     }
     let again = "`lamp run FILE` runs the job from its start";
     if continues.machine.is_none() && kept.receipt.outcome == JobOutcome::Succeeded {
-        return Err(refused(format!("job `{job}` has succeeded, and its machine is gone: there is nothing to go on with")).hint(again));
+        return Err(refused(format!("job `{job}` has succeeded, and its machine is gone: there is nothing to go on with")).hint(
+            match continues.checkpoint {
+                Some(_) => format!("{again}, `lamp run --from {job} FILE` from its last checkpoint"),
+                None => again.to_owned(),
+            },
+        ));
     }
     if continues.machine.is_none() && continues.checkpoint.is_none() {
         let gone = kept.elsewhere.as_ref().map_or("its machine is gone with its disk".to_owned(), Clone::clone);

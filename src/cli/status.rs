@@ -111,11 +111,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             }
             Ok(summary) => summaries.extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
             // One record that this version does not understand must not hide the other jobs.
-            Err(JobDirError::Record(error)) if args.job.is_none() => {
-                context.printer.warn(format!("left out: {error}"));
-                left_out.push(LeftOut { job, why: error.to_string() });
-            }
-            Err(error) => return Err(job_root::record_fault(&error)),
+            Err(error) => match job_root::one_job_only(&dir, &error).filter(|_| args.job.is_none()) {
+                Some(why) => {
+                    context.printer.warn(format!("left out: {why}"));
+                    left_out.push(LeftOut { job, why });
+                }
+                None => return Err(job_root::record_fault(&error)),
+            },
         }
     }
     let caps = caps::shown(context, &store).await?;

@@ -1,6 +1,6 @@
 //! From a prepared job to a submitted one, and what is said of its plan before.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::fetch::{Pace, with_progress};
 use super::table::counted;
@@ -8,7 +8,7 @@ use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Loaded, shown};
 use crate::controller::{Archive, Controller, SubmitError};
-use crate::job::{CodeArchive, JobId, RECORD_FORMAT, ResolvedSpec};
+use crate::job::{CodeArchive, CodeSource, JobId, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::{self, Survey};
 
@@ -84,9 +84,18 @@ pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Resul
     let Prepared { loaded, survey } = prepared;
     let job = &spec.job;
     let scratch = scratch(context, job)?;
-    let code = wire::pack_workdir(survey, &scratch.0)?;
+    let mut code = wire::pack_workdir(survey, &scratch.0)?;
+    code.source = source(context, loaded);
     context.printer.note(shipped_text(survey, &code, &shown(&loaded.workdir, &context.current_dir)));
     Ok(Pending { spec: ResolvedSpec { code: Some(code), ..spec }, archive: scratch.0.as_path().into(), _scratch: scratch })
+}
+
+/// Where it was packed; a workstation without a name is told of where a job is launched.
+fn source(context: &Context, loaded: &Loaded) -> Option<CodeSource> {
+    let workstation = job_root::workstation(context).ok()?.here().ok()?.as_str().to_owned();
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    let file = loaded.file.as_deref().and_then(text);
+    Some(CodeSource { workstation, folder: text(&loaded.workdir)?, file, packed: context.clock.now() })
 }
 
 fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::flags::JobArgs;
 use super::printer::shell_word;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, outputs};
+use super::{Context, ExitCode, Fault, keeps, outputs};
 use crate::config::{self, Loaded};
 use crate::job::{Finding, Severity};
 use crate::jobdir::layout;
@@ -100,6 +100,15 @@ impl JobArgs {
         }
     }
 
+    /// What of its workdir would ship.
+    pub fn survey(&self, context: &Context, loaded: &Loaded) -> Survey {
+        let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
+        // What earlier runs brought home stays at home, and so does every job that is kept.
+        let kept = kept_in_workdir(context, &loaded.workdir);
+        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept).collect();
+        wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)
+    }
+
     /// Everything that is to be known about the job before it is submitted.
     ///
     /// # Errors
@@ -112,14 +121,12 @@ impl JobArgs {
             findings.extend(secrets_in_words(&loaded, None));
             return Ok(Examined { loaded, survey: None, findings });
         }
-        let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
         let kept = kept_in_workdir(context, &loaded.workdir);
-        // What earlier runs brought home stays at home, and so does every job that is kept.
-        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept.iter().cloned()).collect();
-        let survey = wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max);
+        let survey = self.survey(context, &loaded);
         let mut findings = loaded.findings.clone();
         findings.extend(not_too_many(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept))));
         findings.extend(command_that_does_not_ship(&loaded, &survey));
+        findings.extend(keeps::findings(&loaded));
         findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
         // A workdir that is far too large is not read as well: its findings say what to ignore first.
         let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
@@ -226,14 +233,20 @@ fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding
         .map(|(name, _)| format!("env.{name}"))
         .filter(|path| !is_known(path))
         .map(|path| {
-            let hint = format!("if it may stand there, say so with `--allow-secret {path}`; else fetch it in `setup`");
+            let hint = format!(
+                "if it may stand there, say so with `--allow-secret {path}`; else name it in [secrets]: {} = \"env\"",
+                path.trim_start_matches("env.")
+            );
             Finding::warning(&path, "sounds like a secret; it is kept as it is in the job directory").hint(hint)
         })
         .collect();
     let refused = secrets.into_iter().filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
     let refused = refused.map(|secret| {
         let message = format!("looks like {} (rule {}), and would be kept as it is in the job directory", secret.what, secret.rule);
-        let hint = format!("fetch it in `setup` from where it is safe, or allow it with `--allow-secret {}:{}`", secret.path, secret.rule);
+        let hint = format!(
+            "name it in [secrets] with the place where it is read, as NAME = \"env\" or \"ssm:PARAMETER\", or allow it with `--allow-secret {}:{}`",
+            secret.path, secret.rule
+        );
         Finding { rule: Some(secret.rule), ..Finding::error(&secret.path, message).hint(hint) }
     });
     refused.chain(doubtful).collect()

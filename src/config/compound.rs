@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::job::{Command, GpuSelection};
+use crate::job::{Command, GpuSelection, SecretSource};
 
 /// `command`: a list is executed as it is, a string by the shell.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,6 +154,23 @@ impl<'de> Deserialize<'de> for EnvValue {
             }
         }
         deserializer.deserialize_any(Shapes)
+    }
+}
+
+/// `--secret NAME` or `--secret NAME=PLACE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretPair {
+    pub name: String,
+    pub source: SecretSource,
+}
+
+impl FromStr for SecretPair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, source) = text.split_once('=').unwrap_or((text, "env"));
+        let source = source.parse().map_err(|error| format!("{name}: what stands behind `=` {error}"))?;
+        Ok(SecretPair { name: name.to_owned(), source })
     }
 }
 

@@ -14,6 +14,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -33,11 +34,21 @@ pub struct Environment {
     pub no_color: bool,
     pub path: Option<OsString>,
     pub lambda_api: Option<String>,
+    /// The names of all variables that are set and not empty, for the secrets of jobs. No value is kept here.
+    pub names: BTreeSet<String>,
     /// The workload within which this program runs, in words.
     pub workload: Option<String>,
 }
 
 impl Environment {
+    /// A path of the user's, with `~` for their home. A relative one is taken as it is.
+    pub fn at_home(&self, path: &str) -> PathBuf {
+        match (path.strip_prefix("~/"), &self.home) {
+            (Some(below), Some(home)) => home.join(below),
+            _ => PathBuf::from(path),
+        }
+    }
+
     pub fn read() -> Self {
         let raw = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let text = |name: &str| raw(name).and_then(|value| value.into_string().ok());
@@ -54,6 +65,7 @@ impl Environment {
             cache_home: folder("XDG_CACHE_HOME"),
             home: folder("HOME"),
             user: text("USER").or_else(|| text("LOGNAME")).or_else(login_of_this_process),
+            names: std::env::vars_os().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| name.into_string().ok()).collect(),
             no_color: raw("NO_COLOR").is_some(),
             path: raw("PATH"),
             lambda_api: text("AWS_LAMBDA_RUNTIME_API"),

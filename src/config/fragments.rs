@@ -13,9 +13,9 @@ use super::automation::{CapsFile, ScheduleFile};
 use super::compound::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::words::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate,
-    ReactionWord, SpanOrOff, SpanWord,
+    ReactionWord, SecretWord, SpanOrOff, SpanWord,
 };
-use crate::job::CHECKPOINT_SIGNALS;
+use crate::job::{CHECKPOINT_SIGNALS, SecretSource};
 
 /// A job: what to run, on which machine, how it is watched, and when it must end.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -43,6 +43,11 @@ pub struct JobFile {
     /// Environment variables of `setup` and the command. Names with `LAMP_` are the agent's.
     #[schemars(extend("examples" = [{"SEED": 1, "WANDB_MODE": "offline"}]))]
     pub env: Option<BTreeMap<String, EnvValue>>,
+    /// Secret variables of `setup` and the command, each with the place where it is read; no value ever stands in a record. On this
+    /// workstation: `env`, `env:NAME` or `file:PATH`. At AWS, by the machine's own role: `ssm:NAME` or `secretsmanager:NAME`, with `#FIELD` for
+    /// one field of a pair.
+    #[schemars(extend("examples" = [{"HF_TOKEN": "env", "WANDB_API_KEY": "ssm:/secrets/WANDB_API_KEY"}]))]
+    pub secrets: Option<BTreeMap<String, SecretWord>>,
     /// Paths or globs below the workdir that are kept at the end of every attempt: `*`, `?`, `[0-9]` and `{a,b}` within a folder, `**` through all below.
     #[schemars(extend("default" = [], "examples" = [["model.pt", "metrics/*.json"]]))]
     pub outputs: Option<Vec<String>>,
@@ -325,8 +330,18 @@ pub struct AwsFile {
     pub security_group: Option<String>,
     /// Subnets that machines may stand in; without them, the default subnet of each zone.
     pub subnets: Option<Vec<String>>,
+    /// The secrets that machines may read, as `[secrets]` of a job names them: `lamp init aws` allows their role these alone.
+    #[schemars(extend("examples" = [["ssm:/secrets/HF_TOKEN", "secretsmanager:wandb"]]))]
+    pub secrets: Option<Vec<SecretWord>>,
     /// A key pair, for those who want SSH; none is needed.
     pub key_name: Option<String>,
+}
+
+impl AwsFile {
+    /// What machines may read.
+    pub fn secrets(&self) -> Vec<SecretSource> {
+        self.secrets.iter().flatten().map(|word| word.0.clone()).collect()
+    }
 }
 
 /// How somebody is told.

@@ -220,6 +220,10 @@ const FILE_BYTES_MAX: u64 = 1_000_000;
 
 #[expect(clippy::disallowed_methods, reason = "a file that the user named is read here and nowhere else in config")]
 pub(super) fn read_file(what: &'static str, path: &Path) -> Result<String, ConfigError> {
+    // A pipe is waited for until somebody writes to it, and some devices never end. The empty device says nothing, as it is meant to.
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) && path != Path::new("/dev/null") {
+        return Err(ConfigError::Read { path: path.to_owned(), source: io::Error::other("it is no regular file") });
+    }
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => ConfigError::NotFound { what, path: path.to_owned() },
         _ => ConfigError::Read { path: path.to_owned(), source },

@@ -32,7 +32,7 @@ mod world;
 
 pub use automation::{CapsFile, CatchUpWord, OverlapWord, ScheduleFile};
 pub use caps_reader::CapsReader;
-pub use compound::{CommandWord, EnvPair, EnvValue, ScriptWord};
+pub use compound::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};
 pub use env::Environment;
 pub use error::ConfigError;
 pub use fragments::{
@@ -45,6 +45,6 @@ pub use settings::WORKDIR_BYTES_MAX;
 pub use suggest::closest;
 pub use user::{UserConfig, load_user, load_user_all_the_same};
 pub use words::{
-    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff,
-    SpanWord, WordError,
+    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SecretWord,
+    SpanOrOff, SpanWord, WordError,
 };

@@ -3,6 +3,7 @@
 //! A pattern takes all that the pages teach and refuses what can be seen without thinking; the rest (a month 13, a GPU that
 //! does not exist) is found by the parser in `words`. What must never live here: the parsing itself.
 
+pub const SECRET: &str = r"^\s*(env(:[A-Za-z_][A-Za-z0-9_]*)?|file:.+|ssm:[A-Za-z0-9/_+=.@:-]+|secretsmanager:[A-Za-z0-9/_+=.@:-]+(#.+)?)\s*$";
 pub const SPAN: &str = r"^\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d|w)\s*)+$";
 pub const SPAN_OR_OFF: &str = r"^(off|\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d|w)\s*)+)$";
 pub const ALARM: &str = r"^\s*(off|heartbeat(\s+for\s+[0-9]+\s*[mh])?|cpu\s*<=\s*[0-9]+(\.[0-9]+)?\s*%?\s+for\s+[0-9]+\s*[mh])\s*$";

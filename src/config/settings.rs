@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::fragments::{CheckpointFile, JobFile};
 use super::words::SpanOrOff;
 use crate::job::{
-    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP, Spec,
-    StallSpec, WatchSpec,
+    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP,
+    SecretSource, Spec, StallSpec, WatchSpec,
 };
 use crate::market::{Span, Speeds};
 
@@ -83,6 +83,7 @@ impl<'a> Layers<'a> {
             command: self.pick("command", |file| file.command.clone()).map_or(Command::Args(Vec::new()), |word| word.0),
             setup: self.pick("setup", |file| file.setup.clone()).map(|word| word.0),
             env: self.env(),
+            secrets: self.secrets(),
             outputs: self.pick("outputs", |file| file.outputs.clone()).unwrap_or_default(),
             machine: self.machine(),
             watch: self.watch(),
@@ -102,6 +103,18 @@ impl<'a> Layers<'a> {
             for (name, value) in layer.env.iter().flatten() {
                 merged.insert(name.clone(), value.0.clone());
                 self.origins.insert(format!("env.{name}"), (*origin).to_owned());
+            }
+        }
+        merged
+    }
+
+    /// Merged name by name, as `env`.
+    fn secrets(&mut self) -> BTreeMap<String, SecretSource> {
+        let mut merged = BTreeMap::new();
+        for (origin, layer) in self.layers.iter().rev() {
+            for (name, word) in layer.secrets.iter().flatten() {
+                merged.insert(name.clone(), word.0.clone());
+                self.origins.insert(format!("secrets.{name}"), (*origin).to_owned());
             }
         }
         merged

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 use super::patterns;
-use crate::job::{AlarmRule, MarketChoice, Reaction};
+use crate::job::{AlarmRule, MarketChoice, Reaction, SecretSource};
 use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// Why a text is not the word that was expected. The message is complete.
@@ -89,6 +89,12 @@ impl<T: FromStr<Err = WordError>> serde::de::Visitor<'_> for WordVisitor<T> {
     }
 }
 
+word!(
+    /// Where a secret is read.
+    SecretWord(SecretSource), parse_secret,
+    expecting "where a secret is read: \"env\", \"env:NAME\", \"file:PATH\", \"ssm:NAME\" or \"secretsmanager:NAME\"",
+    schema {"type": "string", "pattern": patterns::SECRET}
+);
 word!(
     /// A length of time with its unit.
     SpanWord(Span), parse_span,
@@ -194,6 +200,10 @@ word!(
 
 const MARKETS: [&str; 3] = ["on-demand", "spot", "auto"];
 const CLOUDS: [&str; 2] = ["local", "aws"];
+
+fn parse_secret(text: &str) -> Result<SecretSource, WordError> {
+    text.parse().map_err(WordError::of)
+}
 
 fn parse_span(text: &str) -> Result<Span, WordError> {
     text.parse().map_err(WordError::of)

@@ -8,7 +8,8 @@ use std::path::{Component, Path};
 
 use super::suggest::closest;
 use super::{Environment, Inputs};
-use crate::job::{COMMAND_PLACEHOLDER, Finding, Spec, shell_word};
+use crate::instance::setup::{BOX_ROLE, box_role};
+use crate::job::{COMMAND_PLACEHOLDER, Finding, SECRET_BYTES_MAX, SecretSource, Spec, shell_word};
 use crate::market::Cloud;
 
 /// Findings of the world; `workdir` is absolute.
@@ -24,6 +25,7 @@ pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
         found.push(Finding::error("watch.log_pattern", format!("is not a regular expression: {error}")));
     }
     check_gpus(spec, &mut found);
+    check_secrets(spec, inputs, &mut found);
     if !workdir.is_dir() {
         let problem = if workdir.exists() { "is not a folder" } else { "is not there" };
         found.push(Finding::error("workdir", format!("`{}` {problem}", workdir.display())));
@@ -39,6 +41,57 @@ pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
         found.push(finding.hint("it must be the folder that the script saves to"));
     }
     found
+}
+
+/// Whether the secrets are where the job says: here, or among those that machines at AWS may read.
+fn check_secrets(spec: &Spec, inputs: &Inputs<'_>, found: &mut Vec<Finding>) {
+    let environment = inputs.environment;
+    for (name, source) in &spec.secrets {
+        let path = format!("secrets.{name}");
+        let is_set = |variable: &str| environment.names.contains(variable);
+        match source {
+            _ if spec.machine.cloud == Cloud::Aws => {
+                let allowed = inputs.user.aws.secrets.iter().flatten().any(|allowed| allowed.0.whole() == source.whole());
+                // Only the policy of our own role is known here.
+                if source.is_at_aws() && !allowed && is_our_role(inputs) {
+                    let finding = Finding::error(&path, format!("is `{source}`, which the role of the machines may not read"));
+                    let line = format!("add \"{}\" to `secrets` in [aws] of the configuration, then `lamp init aws` allows it", source.whole());
+                    found.push(finding.hint(line));
+                }
+            }
+            SecretSource::Env(variable) => {
+                let variable = variable.as_deref().unwrap_or(name);
+                if !is_set(variable) {
+                    let finding = Finding::error(&path, format!("the environment of `lamp` has no {variable}"));
+                    found.push(finding.hint(format!("`export {variable}=...` before, or name a file: {name} = \"file:PATH\"")));
+                }
+            }
+            SecretSource::File(file) => {
+                let file = environment.at_home(file);
+                let problem = match std::fs::metadata(&file) {
+                    Ok(meta) if !meta.is_file() => "is no regular file".to_owned(),
+                    Ok(meta) if meta.len() == 0 => "is empty".to_owned(),
+                    Ok(meta) if meta.len() > SECRET_BYTES_MAX => format!("is larger than {SECRET_BYTES_MAX} bytes"),
+                    Ok(_) if rustix::fs::access(&file, rustix::fs::Access::READ_OK).is_err() => "may not be read".to_owned(),
+                    Ok(_) => continue,
+                    Err(error) => error.to_string(),
+                };
+                found.push(Finding::error(&path, format!("cannot be read from `{}`: {problem}", file.display())));
+            }
+            SecretSource::Ssm(_) | SecretSource::SecretsManager { .. } => {
+                if !is_set(name) {
+                    let finding =
+                        Finding::error(&path, format!("is `{source}`, which machines at AWS alone read; the environment of `lamp` has no {name}"));
+                    found.push(finding.hint(format!("`export {name}=...` gives it to a job on this workstation")));
+                }
+            }
+        }
+    }
+}
+
+/// The role that `lamp init aws` makes, and writes the policy of.
+fn is_our_role(inputs: &Inputs<'_>) -> bool {
+    box_role(inputs.user.aws.instance_profile.as_deref()) == BOX_ROLE
 }
 
 /// Fewer GPUs than the job asks for, where that shows without asking the driver: the agent asks it, and has the last word.

@@ -73,7 +73,7 @@ impl Controller {
         let limits = &spec.spec.limits;
         let more = |moment: Timestamp| moment.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX);
         Ok(Some(Kept {
-            continues: Continues { job: dir.job().clone(), checkpoint, machine },
+            continues: Continues { job: dir.job().clone(), checkpoint, machine, new_code: false },
             budget_left: limits.budget.map(|budget| budget + wishes.more_budget - receipt.total_usd),
             deadline: limits.deadline.map(more),
             spec,

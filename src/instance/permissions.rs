@@ -5,9 +5,12 @@
 //! ```
 //! The files are the reviewed text; nothing else in the program spells a permission. What must never live here: a call.
 
-use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
 
 use super::sweeper;
+use crate::job::SecretSource;
 
 /// Whose permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +57,13 @@ pub struct Permissions {
     pub regions: Vec<String>,
     /// Which machines may be bought: patterns.
     pub instance_types: Vec<String>,
+    /// The secrets that machines may read.
+    pub secrets: Vec<SecretSource>,
 }
 
 impl Permissions {
     pub fn policy(&self, name: PolicyName) -> Value {
-        self.filled(match name {
+        let mut policy = self.filled(match name {
             PolicyName::Controller => CONTROLLER,
             PolicyName::Box => BOX,
             PolicyName::Sweeper => SWEEPER,
@@ -66,7 +71,23 @@ impl Permissions {
             PolicyName::Session => SESSION,
             PolicyName::BoxSession => BOX_SESSION,
             PolicyName::Setup => SETUP,
-        })
+        });
+        if name == PolicyName::Box
+            && let Some(statements) = policy["Statement"].as_array_mut()
+        {
+            statements.extend(self.secrets_alone());
+        }
+        policy
+    }
+
+    /// One statement for each service, with the names alone that jobs may read.
+    fn secrets_alone(&self) -> Vec<Value> {
+        let mut resources: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for (action, arn) in self.secrets.iter().filter_map(|secret| secret.arn(&self.partition)) {
+            resources.entry(action).or_default().insert(arn);
+        }
+        let sid = |action: &str| if action.starts_with("ssm") { "TheseParametersAlone" } else { "TheseSecretsAlone" };
+        resources.into_iter().map(|(action, arns)| json!({ "Sid": sid(action), "Effect": "Allow", "Action": action, "Resource": arns })).collect()
     }
 
     /// Who may take the role of the machines.
@@ -167,6 +188,7 @@ mod tests {
             role: "lamplighter-box".into(),
             regions: vec!["us-east-2".into(), "eu-north-1".into()],
             instance_types: vec!["g*".into()],
+            secrets: Vec::new(),
         }
     }
 
@@ -222,6 +244,16 @@ mod tests {
             text.contains(r#""NumericLessThan":{"ec2:RoleDelivery":"2.0"}"#) && text.contains(r#""cloudwatch:namespace":"Lamplighter""#),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_machine_reads_the_named_secrets_and_no_other() {
+        let secrets = ["ssm:/secrets/HF_TOKEN", "secretsmanager:wandb", "env"].map(|text| text.parse().unwrap()).into();
+        let policy = Permissions { secrets, ..permissions() }.policy(PolicyName::Box);
+        let statements = policy["Statement"].as_array().unwrap();
+        let of = |action: &str| statements.iter().find(|one| one["Action"] == action).map(|one| one["Resource"].clone());
+        assert_eq!(of("ssm:GetParameter"), Some(json!(["arn:aws:ssm:*:*:parameter/secrets/HF_TOKEN"])));
+        assert_eq!(of("secretsmanager:GetSecretValue"), Some(json!(["arn:aws:secretsmanager:*:*:secret:wandb-??????"])));
     }
 
     /// A shell is a way in: on machines of ours only, and a machine itself gets the way out that its agent needs and no more.

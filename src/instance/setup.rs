@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::permissions::{Permissions, partition};
 use super::sweeper::{SweeperStep, name as sweeper_name};
-use crate::job::JobId;
+use crate::job::{JobId, SecretSource};
 use crate::market::Arch;
 
 /// What was found when somebody looked. `Unknown` is never `Nothing`.
@@ -88,6 +88,8 @@ pub struct SetupNames {
     pub group: String,
     /// Shells through Session Manager are asked for.
     pub session_manager: bool,
+    /// The secrets that machines may read.
+    pub secrets: Vec<SecretSource>,
 }
 
 /// The name of the role and of the instance profile.
@@ -130,6 +132,7 @@ impl SetupNames {
             role: self.role.clone(),
             regions: self.regions.clone(),
             instance_types: vec!["*".to_owned()],
+            secrets: self.secrets.clone(),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::check_fit::check_fit;
 use super::check_market::check_market;
 use super::check_script::check_script;
 use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
+use super::secret::check_secrets;
 use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec, WatchSpec, is_launchers};
 use crate::market::{Cloud, Span};
 
@@ -104,6 +105,7 @@ pub fn check(spec: &Spec) -> Vec<Finding> {
     let mut found = Vec::new();
     check_command(spec, &mut found);
     check_fit(spec, &mut found);
+    check_secrets(spec, &mut found);
     check_paths(spec, &mut found);
     check_machine(spec, &mut found);
     check_market(spec, &mut found);

@@ -21,6 +21,9 @@ pub struct Continues {
     /// The machine that was stopped and kept with its disk: the first attempt starts it again.
     #[serde(default)]
     pub machine: Option<KeptMachine>,
+    /// Its code is not that of the job before: it is laid over the work on a kept disk.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub new_code: bool,
 }
 
 impl Continues {

@@ -36,6 +36,7 @@ mod receipt;
 mod request;
 mod schedule;
 mod script;
+mod secret;
 mod shell;
 mod signal;
 mod spec;
@@ -66,9 +67,10 @@ pub use reason::Reason;
 pub use receipt::{AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
 pub use request::{Request, Wish};
 pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
+pub use secret::{SECRET_BYTES_MAX, SECRET_WORDS, SecretSource};
 pub use shell::{setup_argv, shell_word, shown};
 pub use signal::signal_name;
 pub use spec::{
-    ALONE_WRITER, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec,
-    Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    ALONE_WRITER, CheckpointSpec, CodeArchive, CodeSource, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec,
+    OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, Trial};
+use super::{AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial};
 use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
@@ -70,6 +70,24 @@ pub struct CodeArchive {
     pub packed_bytes: u64,
     /// SHA-256 of the archive, lower-case hex.
     pub sha256: String,
+    /// SHA-256 of the names and contents of its files, without dates and folders; `None`: of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
+    /// Where it was packed; `None`: of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<CodeSource>,
+}
+
+/// The folder that was packed. `lamp start` looks there whether it has changed since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeSource {
+    /// The name of the workstation among those that share a job root: the same path elsewhere is another folder.
+    pub workstation: String,
+    pub folder: String,
+    /// The job file; `None`: the command line was all.
+    #[serde(default)]
+    pub file: Option<String>,
+    pub packed: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +99,9 @@ pub struct Spec {
     pub setup: Option<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Variables of the command whose values stand in no record, and where each is read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, SecretSource>,
     /// Paths or globs below the workdir that are kept at the end of every attempt.
     #[serde(default)]
     pub outputs: Vec<String>,

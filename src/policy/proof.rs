@@ -108,6 +108,7 @@ pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types
         command: Command::Args(vec!["true".into()]),
         setup: None,
         env: Default::default(),
+        secrets: Default::default(),
         outputs: Vec::new(),
         machine,
         watch: WatchSpec { metrics: false, alarm: AlarmRule::Off, ..WatchSpec::default() },

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::abandoned;
 #[cfg(feature = "aws")]
 use crate::adapters::aws_objects;
+use crate::adapters::aws_secrets::AwsSecrets;
 #[cfg(feature = "aws")]
 use crate::adapters::aws_session::AwsSession;
 #[cfg(feature = "aws")]
@@ -26,6 +27,7 @@ use crate::adapters::local_power::LocalPower;
 use crate::adapters::notify::Notify;
 use crate::adapters::poweroff::SystemPower;
 use crate::adapters::proc_stacks::ProcStacks;
+use crate::adapters::secret_workloads::SecretWorkloads;
 use crate::adapters::sensor_thread::{self, SensorThread};
 use crate::adapters::sensors::{GpuProblem, SensorOptions, system_sensors};
 use crate::adapters::system_clock::SystemClock;
@@ -196,6 +198,10 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         objects::open_with_credentials(&root, &settings, &folders.state.join("uploads")).map_err(|error| with_causes(&error))?;
     let (store, own_network) = counted(store);
     // Where there are no credentials or no region, nobody could read them.
+    let secrets = credentials.clone().and_then(|credentials| {
+        let region = text("LAMP_JOB_ROOT_REGION").or_else(|| text("AWS_REGION"))?;
+        AwsSecrets::new(credentials, &region, text("AWS_ENDPOINT_URL")).map_err(|error| tracing::warn!("no secret can be read: {error}")).ok()
+    });
     let meter = credentials.zip(text("AWS_REGION")).and_then(|(credentials, region)| {
         let endpoint = text("AWS_ENDPOINT_URL_CLOUDWATCH").or_else(|| text("AWS_ENDPOINT_URL"));
         let meter = CloudWatchMeter::new(credentials, &region, endpoint, Arc::clone(&own_network));
@@ -213,9 +219,18 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     // A switch of ours stands only behind a machine that is ours to put out.
     let is_ours = then == Then::Poweroff;
     let own_machine = is_ours && !here::is_container();
-    let on_box = OnBox { switch_files: is_ours.then(switch_files), own_machine, meter };
+    let on_box = OnBox {
+        switch_files: is_ours.then(switch_files),
+        own_machine,
+        meter,
+        secrets: Some(OfSecrets { secrets, environment: here::state_folder().join(login_environment::FILE) }),
+    };
     // What a person finds who logs in there.
-    let environment = if is_ours { login_environment::kept(&here::state_folder()).await } else { None };
+    if is_ours {
+        login_environment::keep(&here::state_folder()).await;
+    }
+    // Without it the command finds what the agent has; with secrets it is written before each start.
+    let environment = Some(here::state_folder().join(login_environment::FILE));
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), is_ours, own_network, on_box).await
 }
@@ -227,6 +242,14 @@ struct OnBox {
     /// Nobody else is on it.
     own_machine: bool,
     meter: Option<Arc<dyn Meter>>,
+    secrets: Option<OfSecrets>,
+}
+
+/// How a launched machine reads the secrets of its job.
+struct OfSecrets {
+    secrets: Option<AwsSecrets>,
+    /// What the holder gives its command.
+    environment: PathBuf,
 }
 
 /// Whoever reads a machine's journal has nothing else to go by.
@@ -245,6 +268,11 @@ async fn attempt(
 ) -> Result<i32, String> {
     let Ok((attempt, outbox, memory)) = boot::boot(&ports, folders).await else { return Ok(1) };
     let (sensors, _) = sensors()?;
+    let wanted = &attempt.resolved.spec.secrets;
+    let workloads = match on_box.secrets.filter(|_| !wanted.is_empty()) {
+        Some(of) => Arc::new(SecretWorkloads::new(workloads, wanted.clone(), of.secrets, of.environment)) as Arc<dyn Workloads>,
+        None => workloads,
+    };
     let world = World {
         sensors,
         workloads,

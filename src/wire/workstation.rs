@@ -43,6 +43,7 @@ pub use crate::adapters::driver_process::{DaemonLock, DrivingLock};
 /// For the name of a job.
 pub use crate::adapters::here::random as random_letters;
 pub use crate::adapters::local_reads::FileRead;
+pub use crate::adapters::private::{can_be_made, owner as owner_of_folder};
 
 /// Credentials of a call last longer than this, so a driver that was started so lately can do what one that is started now could.
 const DRIVEN_ANEW: Duration = Duration::from_secs(600);

@@ -53,6 +53,7 @@ mod rights;
 #[cfg(feature = "lamp")]
 mod secret_corpus;
 mod secret_formats;
+mod secrets_read;
 mod ship;
 #[path = "../support/skipped.rs"]
 mod skipped;

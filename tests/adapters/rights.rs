@@ -24,6 +24,7 @@ impl Who {
             role: "lamplighter-box".into(),
             regions: vec!["us-east-1".into(), "eu-north-1".into()],
             instance_types: vec!["g5.*".into(), "t3.*".into()],
+            secrets: vec![],
         };
         let policy: IAMPolicy = serde_json::from_value(permissions.policy(name)).expect("it is a policy");
         Who(PolicyEvaluator::with_policies(vec![policy]))

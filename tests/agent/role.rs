@@ -130,6 +130,7 @@ fn box_may(prefix: &str, action: &str, key: &str) -> bool {
         role: text("lamplighter-box"),
         regions: Vec::new(),
         instance_types: Vec::new(),
+        secrets: vec![],
     };
     let policy = permissions.policy(PolicyName::Box);
     let words = |value: &serde_json::Value| match value {

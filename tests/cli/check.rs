@@ -19,13 +19,15 @@ pub fn findings(lines: &str) -> (i32, String) {
     (ended.code, ended.out)
 }
 
+const KEPT: &str = "kept at its end: what the script writes to $LAMP_OUTPUT_DIR; all else in its workdir goes with the machine\n";
+
 #[test]
 fn a_good_file_has_no_findings() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 0);
-    assert_eq!(ended.out, "job.toml: no findings\nships 2 files, 45 B, from [DIR]\n");
+    assert_eq!(ended.out, format!("job.toml: no findings\nships 2 files, 45 B, from [DIR]\n{KEPT}"));
     assert_eq!(ended.err, "");
 }
 
@@ -166,7 +168,11 @@ fn outputs_that_came_home_are_no_finding() {
     sandbox.write("lamp-outputs/job-222222/model.pt", "weights");
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
-    assert_eq!((ended.code, ended.out.as_str()), (0, "job.toml: no findings\nships 2 files, 45 B, from [DIR]\n"), "{ended:?}");
+    assert_eq!(
+        (ended.code, ended.out.as_str()),
+        (0, format!("job.toml: no findings\nships 2 files, 45 B, from [DIR]\n{KEPT}").as_str()),
+        "{ended:?}"
+    );
 }
 
 #[test]

@@ -344,7 +344,7 @@ fn a_start_between_the_question_and_the_yes_keeps_the_checkpoint() {
     assert!(receipt["checkpoints"].as_u64() > Some(0), "{receipt}");
     let mut terminal = Terminal::of(&place, &["discard", &job]);
     terminal.until("go on? [y/N]");
-    assert_eq!(end(place.start(&["start", "-q", &job])).0, 3);
+    assert_eq!(end(place.start(&["start", "-q", "--same-code", &job])).0, 3);
     terminal.types("y\n");
     assert_eq!(terminal.end(), Some(102), "{}", terminal.screen());
     assert!(terminal.screen().contains(&format!("began from a checkpoint of `{job}`")), "{}", terminal.screen());

@@ -149,7 +149,9 @@ fn every_documented_example_is_accepted() {
             sandbox.write("job.json", job_with(&table, &key, example));
             let (_, document) = sandbox.json(&["check", "job.json", "-o", "json"]);
             // An example moment passes; that it is one is what is asked here.
-            let is_error = |finding: &&Value| finding["severity"] == "error" && !finding["message"].to_string().contains("is in the past");
+            // Nor has this environment the secrets of an example.
+            let passes = |text: &str| text.contains("is in the past") || text.contains("the environment of `lamp` has no");
+            let is_error = |finding: &&Value| finding["severity"] == "error" && !passes(&finding["message"].to_string());
             let errors: Vec<_> = document["findings"].as_array().into_iter().flatten().filter(is_error).collect();
             assert!(errors.is_empty() || is_of_another_folder, "{table}.{key} = {example}: {errors:?}");
             tried += 1;

@@ -85,7 +85,7 @@ fn a_start_between_the_question_and_the_yes_keeps_the_machine() {
     let job = place.receipt("kept")["job"].as_str().unwrap().to_owned();
     let mut terminal = Terminal::of(&place, &["cancel", &job]);
     terminal.until("go on? [y/N]");
-    let started = place.0.lamp(&["start", "-d", &job]);
+    let started = place.0.lamp(&["start", "-d", "--same-code", &job]);
     assert_eq!(started.code, 0, "{started:?}");
     let next = started.out.trim().to_owned();
     place.until(&next, "running");

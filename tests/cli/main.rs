@@ -107,5 +107,6 @@ mod terminal;
 mod told;
 #[cfg(feature = "aws")]
 mod uninit;
+mod unreadable;
 mod wishes;
 mod words;

@@ -145,3 +145,43 @@ fn a_verb_that_only_looks_makes_no_job_root() {
         assert!(!sandbox.path().join("home").exists(), "{verb}");
     }
 }
+
+/// Saves beside itself what nothing keeps, and a checkpoint.
+const LEAVES: &str = r#"import json, os, time
+class torch:
+    def save(what, f): open(f, "w").write(what)
+os.makedirs("output", exist_ok=True)
+for n in range(2): torch.save("x", f"output/model_{n}.pt")
+torch.save("x", "model_final.bin")
+folder = os.environ["LAMP_CHECKPOINT_DIR"]
+torch.save("seven", folder + "/n.new"); os.rename(folder + "/n.new", folder + "/n.pt")
+open(os.environ["LAMP_PROGRESS"], "a").write(json.dumps({"checkpoint": "n.pt", "step": 7}) + "\n")
+time.sleep(1)
+"#;
+
+#[test]
+fn what_nothing_keeps_is_said_before_and_after_and_a_checkpoint_comes_home() {
+    let place = super::place::Place::new("");
+    place.0.write("train.py", LEAVES);
+    place.0.write(".lampignore", "home\n");
+    place.0.write("lamp.toml", "name = 'leaves'\ncommand = ['python3', 'train.py']\n[checkpoint]\npath = 'ck'\n");
+    let check = place.0.lamp(&["check"]);
+    assert!(check.code == 0 && check.out.contains("the script saves `output/model_*.pt`, `model_final.bin`, which nothing keeps"), "{check:?}");
+    assert!(check.out.contains("kept at its end: what the script writes to $LAMP_OUTPUT_DIR, the newest checkpoint of `ck`"), "{check:?}");
+    let ran = place.0.lamp(&["run"]);
+    let line = r#"`outputs = ["model_final.bin", "output/**"]` in the job file keeps them"#;
+    assert!(ran.code == 0 && ran.err.contains("kept at its end: ") && ran.err.replace("\n  ", " ").contains(line), "{ran:?}");
+    let fetched = place.0.lamp(&["outputs", "--checkpoints", "--to", "back"]);
+    assert!(fetched.code == 0 && fetched.err.contains("checkpoint 1 of step 7 of leaves-"), "{fetched:?}");
+    assert_eq!(place.0.read("back/ck/n.pt"), "seven");
+    place.0.write(
+        "lamp.toml",
+        format!("{}", place.0.read("lamp.toml").replace("[checkpoint]", "outputs = [\"model_final.bin\", \"output/**\"]\n[checkpoint]")),
+    );
+    let kept = place.0.lamp(&["check"]);
+    assert!(kept.out.contains("no findings"), "{kept:?}");
+    let none = place.0.lamp(&["run", "-q", "--name", "none", "--", "true"]);
+    assert_eq!(none.code, 0, "{none:?}");
+    let refused = place.0.lamp(&["outputs", "--checkpoints", "none"]);
+    assert!(refused.code == 101 && refused.err.contains("has saved no checkpoint"), "{refused:?}");
+}

@@ -83,7 +83,7 @@ fn what_only_sounds_like_a_secret_is_a_warning_that_can_be_answered() {
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 0);
     assert!(ended.out.starts_with("job.toml: warning: `env.DB_PASSWORD`: sounds like a secret"), "{ended:?}");
-    assert!(ended.out.contains("1 warning\n"), "{ended:?}");
+    assert!(ended.out.contains("1 warning\n") && ended.out.contains("name it in [secrets]: DB_PASSWORD = \"env\""), "{ended:?}");
     let answered = sandbox.lamp(&["check", "job.toml", "--allow-secret", "env.DB_PASSWORD"]);
     assert!(answered.out.contains("no findings"), "{answered:?}");
 }
@@ -158,4 +158,69 @@ fn a_secret_in_the_environment_is_told_beside_a_key_that_nobody_knows() {
     assert_eq!(ended.code, 100, "{ended:?}");
     assert!(ended.out.contains("`checkpont`") && ended.out.contains("`env.HUB`: looks like a GitHub token"), "{ended:?}");
     assert!(!ended.out.contains(&github_token()[4..]), "{ended:?}");
+}
+
+/// Every file below a folder that holds a text.
+fn holding(folder: &std::path::Path, text: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => holding(&entry.path(), text),
+            Ok(kind) if kind.is_file() => {
+                let held = std::fs::read(entry.path()).unwrap_or_default();
+                let found = held.windows(text.len()).any(|part| part == text.as_bytes());
+                found.then(|| entry.path().display().to_string()).into_iter().collect()
+            }
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+#[test]
+fn secrets_of_the_environment_and_of_a_file_reach_the_command_and_no_record() {
+    let place = super::place::Place::new("echo ${#HF_TOKEN} ${#WANDB_API_KEY} ${#RENAMED}; while [ ! -e GO ]; do sleep 0.1; done");
+    place.0.write(
+        "lamp.toml",
+        "name = 'trains'\ncommand = ['sh', 'job.sh']\n[secrets]\nHF_TOKEN = 'env'\nWANDB_API_KEY = 'file:~/wandb'\nRENAMED = 'env:OTHER'\n",
+    );
+    place.0.write(".lampignore", "home\n");
+    place.0.write("home/wandb", "canary-of-a-file\n");
+    let mut run = place.0.command(&["run", "-d", "-vv"]);
+    let ran = place.0.end(run.env("HF_TOKEN", "canary-of-the-env").env("OTHER", "canary-other"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let job = ran.out.trim().to_owned();
+    super::place::wait_until("it prints", || place.0.lamp(&["logs", &job]).out.contains("17 16 12").then_some(()));
+    let state = place.0.path().join("home/.local");
+    let kept = holding(&state, "canary-");
+    assert!(kept.iter().all(|file| file.contains("/local/environments/")), "the job's own environment alone holds them: {kept:?}");
+    assert!(!ran.err.contains("canary-"), "{ran:?}");
+    let shown = ["status", "explain", "receipt"].map(|verb| place.0.lamp(&[verb, &job, "-o", "json"]));
+    assert!(shown.iter().all(|shown| !shown.out.contains("canary-")), "{shown:?}");
+    place.0.write("go", "");
+    super::place::wait_until("it ends", || (place.status(&job)["state"] == "succeeded").then_some(()));
+    super::place::wait_until("its environment goes", || holding(&state, "canary-").is_empty().then_some(()));
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_an_error_before_anything_starts() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n[secrets]\nHF_TOKEN = 'env'\nWANDB_API_KEY = 'file:nowhere'\n");
+    let here = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!((here.code, here.out.matches("error: ").count()), (100, 2), "{here:?}");
+    assert!(here.out.contains("has no HF_TOKEN") && here.out.contains("cannot be read from `nowhere`"), "{here:?}");
+    let aws =
+        |flags: &[&str]| sandbox.lamp(&[&["check", "job.toml", "--cloud", "aws", "--budget", "5", "--region", "us-east-2"][..], flags].concat());
+    let refused = aws(&[]);
+    assert!(refused.code == 100 && refused.out.contains("aws ssm put-parameter --type SecureString --name /secrets/HF_TOKEN"), "{refused:?}");
+    let named = ["--secret", "HF_TOKEN=ssm:/secrets/hf", "--secret", "WANDB_API_KEY=secretsmanager:wandb#key"];
+    let not_allowed = aws(&named);
+    assert!(not_allowed.code == 100 && not_allowed.out.contains("the role of the machines may not read"), "{not_allowed:?}");
+    sandbox.write("home/.config/lamplighter/config.toml", "[aws]\nsecrets = ['ssm:/secrets/hf', 'secretsmanager:wandb']\n");
+    let allowed = aws(&named);
+    assert_eq!(allowed.code, 0, "{allowed:?}");
+    let policy = sandbox.lamp(&["iam", "box", "--bucket", "jobs", "--region", "us-east-2"]);
+    assert!(policy.out.contains("arn:aws:ssm:*:*:parameter/secrets/hf") && policy.out.contains(":secret:wandb-??????"), "{policy:?}");
+    let typed = sandbox.lamp(&["check", "--secret", "HF_TOKEN=hf_abc", "--", "true"]);
+    assert!(typed.code == 2 && typed.err.contains("the secret itself does not belong in the job file"), "{typed:?}");
 }

@@ -17,6 +17,7 @@ fn stops_on_failure(more: &str) -> Place {
     let place = Place::new("");
     place.0.write("job.sh", COUNTS.replace("CODE", &place.0.path().join("code").display().to_string()));
     place.0.write("code", "3");
+    place.0.write(".lampignore", "code\nhome\n");
     place.0.write("lamp.toml", format!("name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n[machine]\nusd_per_hour = 36\n{more}"));
     place
 }
@@ -136,4 +137,79 @@ fn where_nothing_is_kept_it_is_said_what_to_type() {
     let late = place.0.lamp(&["start", "kept", "--deadline", "2020-01-01 00:00", "--budget", "5"]);
     assert_eq!((late.code, late.err.contains("--deadline")), (102, true), "{}", late.err);
     assert_eq!(jobs(&place).len(), 1);
+}
+
+/// Writes what it is, and goes on from where it was.
+const TELLS: &str = r#"n=$(cat "$LAMP_CHECKPOINT_DIR/n" 2>/dev/null || echo 0)
+echo "$(cat version) $* from $n, left: $(cat left 2>/dev/null || echo nothing)"
+echo "$(cat version)" > left; echo $((n + 1)) > "$LAMP_CHECKPOINT_DIR/n.new"; mv "$LAMP_CHECKPOINT_DIR/n.new" "$LAMP_CHECKPOINT_DIR/n"
+echo "{\"checkpoint\": \"n\", \"step\": $((n + 1))}" >> "$LAMP_PROGRESS"; sleep 1; exit 3"#;
+
+fn tells(on: &str) -> Place {
+    let place = Place::new(TELLS);
+    place.0.write("version", "one");
+    place.0.write(".lampignore", "home\n");
+    place.0.write("lamp.toml", format!("name = 'tells'\ncommand = ['sh', 'job.sh', 'a']\n[checkpoint]\npath = 'ck'\n{on}"));
+    place
+}
+
+fn printed(place: &Place, words: &[&str]) -> (i32, String, String) {
+    let (code, out, err) = end(place.start(words));
+    (code, String::from_utf8_lossy(&out).trim().to_owned(), err)
+}
+
+#[test]
+fn start_with_changed_code_asks_which_code_is_meant() {
+    let place = tells("[on]\nfailure = 'stop'\n");
+    let first = printed(&place, &["run", "-q"]);
+    assert_eq!((first.0, first.1.as_str()), (3, "one a from 0, left: nothing"), "{}", first.2);
+    place.0.write("version", "one");
+    place.0.write("empty/.gitignore", "*");
+    let untouched = place.0.lamp(&["start", "--dry-run"]);
+    assert!(untouched.code == 0 && !untouched.err.contains("has changed"), "a date and a folder are no change: {}", untouched.err);
+    place.0.write("version", "two");
+    let refused = place.0.lamp(&["start"]);
+    assert_eq!(refused.code, 102, "{}", refused.err);
+    assert!(refused.err.contains("has changed since job `tells-") && refused.err.contains("(version)"), "{}", refused.err);
+    assert!(refused.err.contains("--code` goes on") && refused.err.contains("`--same-code`"), "{}", refused.err);
+    let dry = place.0.lamp(&["start", "--dry-run"]);
+    assert!(dry.code == 0 && dry.err.contains("has changed since"), "{}", dry.err);
+    assert_eq!(jobs(&place).len(), 1, "none was made");
+    let same = printed(&place, &["start", "-q", "--same-code"]);
+    assert_eq!((same.0, same.1.as_str()), (3, "one a from 1, left: one"), "{}", same.2);
+    let unchanged = place.0.lamp(&["start", "--dry-run"]);
+    assert!(unchanged.err.contains("has changed since"), "it is compared with what ran: {}", unchanged.err);
+    place.nothing_is_left();
+}
+
+#[test]
+fn start_with_code_lays_it_over_the_kept_disk() {
+    let place = tells("[on]\nfailure = 'stop'\n");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 3);
+    let first = jobs(&place).remove(0);
+    place.0.write("version", "two");
+    place.0.write("lamp.toml", place.0.read("lamp.toml").replace("'a'", "'b'"));
+    let new = printed(&place, &["start", "-q", "--code"]);
+    assert_eq!((new.0, new.1.as_str()), (3, "two b from 1, left: one"), "mended code and words, and the disk as it was left: {}", new.2);
+    let late = place.0.lamp(&["start", &first, "--code"]);
+    assert!(late.code == 102 && late.err.contains("which has ended"), "{}", late.err);
+    let other = printed(&place, &["start", "-q", "--", "sh", "job.sh", "c"]);
+    assert_eq!((other.0, other.1.as_str()), (3, "two c from 2, left: two"), "{}", other.2);
+    place.nothing_is_left();
+}
+
+#[test]
+fn run_from_begins_other_words_from_the_newest_checkpoint() {
+    let place = tells("");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 3);
+    place.0.write("version", "two");
+    let next = printed(&place, &["run", "-q", "--from", "tells", "--", "sh", "job.sh", "b"]);
+    assert_eq!((next.0, next.1.as_str()), (3, "two b from 1, left: nothing"), "the job file of before, a new machine: {}", next.2);
+    let dry = place.0.lamp(&["run", "--from", "tells", "--dry-run"]);
+    assert!(dry.code == 0 && dry.err.contains("begins from checkpoint 2 (step 2)"), "{}", dry.err);
+    let bare = place.0.lamp(&["run", "-q", "--name", "bare", "--", "true"]);
+    assert_eq!(bare.code, 0, "{}", bare.err);
+    let none = place.0.lamp(&["run", "--from", "bare", "lamp.toml"]);
+    assert!(none.code == 102 && none.err.contains("has saved no checkpoint"), "{}", none.err);
+    place.nothing_is_left();
 }

@@ -190,6 +190,7 @@ fn removes_nothing(dice: &mut Dice) {
         role: "lamplighter-box".into(),
         group: "lamplighter".into(),
         session_manager: false,
+        secrets: vec![],
     };
     let mut owner = || (dice.below(4) > 0).then(|| (*dice.pick(OTHERS)).to_owned());
     let group = GroupFound { id: "sg-1".into(), owner: owner(), rules_in: 0 };

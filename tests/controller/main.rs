@@ -166,6 +166,7 @@ fn spec(now: Timestamp) -> ResolvedSpec {
             command: Command::Shell("true".into()),
             setup: None,
             env: Default::default(),
+            secrets: Default::default(),
             outputs: vec![],
             machine,
             watch: Default::default(),

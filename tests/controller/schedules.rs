@@ -38,7 +38,7 @@ fn hourly(since: Timestamp) -> Schedule {
             catch_up: Default::default(),
         },
         spec: spec(since).spec,
-        code: Some(CodeArchive { files: 1, bytes: 1, packed_bytes: 1, sha256: SHA.into() }),
+        code: Some(CodeArchive { files: 1, bytes: 1, packed_bytes: 1, sha256: SHA.into(), tree: None, source: None }),
         origins: Default::default(),
         here: None,
         removed: None,

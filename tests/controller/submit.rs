@@ -17,7 +17,8 @@ use super::support::virtual_clock::{VirtualClock, simulate};
 fn with_code(place: &tempfile::TempDir, clock: &VirtualClock, held: &str) -> (ResolvedSpec, std::path::PathBuf) {
     let archive = place.path().join(held);
     std::fs::write(&archive, held).unwrap();
-    let code = CodeArchive { files: 1, bytes: 1, packed_bytes: held.len() as u64, sha256: hex::encode(Sha256::digest(held)) };
+    let code =
+        CodeArchive { files: 1, bytes: 1, packed_bytes: held.len() as u64, sha256: hex::encode(Sha256::digest(held)), tree: None, source: None };
     (ResolvedSpec { code: Some(code), ..spec(clock.now()) }, archive)
 }
 

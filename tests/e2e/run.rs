@@ -46,7 +46,7 @@ fn what_nobody_asked_to_keep_is_named_before_it_is_gone() {
     assert_code(&out, 0);
     let losses = bench.receipt()["losses"].clone();
     let text = losses[0].as_str().unwrap();
-    assert!(text.contains("`model.pt` (8 B), `runs/log.txt` (2 B); ") && text.contains("`--keep model.pt`"), "{losses}");
+    assert!(text.contains("`model.pt` (8 B), `runs/log.txt` (2 B); ") && text.contains("`outputs = ["), "{losses}");
     let err = self::text(&out.stderr).replace("\n", " ");
     assert!(err.contains("kept by nobody"), "{err}");
     // Named, it comes home, and nothing is said.

@@ -18,6 +18,7 @@ fn names() -> SetupNames {
         role: "lamplighter-box".into(),
         group: "lamplighter".into(),
         session_manager: false,
+        secrets: vec![],
     }
 }
 

@@ -33,6 +33,7 @@ pub fn spec() -> ResolvedSpec {
             command: Command::Shell("true".into()),
             setup: None,
             env: Default::default(),
+            secrets: Default::default(),
             outputs: vec![],
             machine: MachineSpec::default(),
             watch: Default::default(),

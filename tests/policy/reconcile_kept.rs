@@ -210,7 +210,7 @@ fn the_next_attempt_waits_a_minute_where_the_kept_machine_of_the_last_was_not_ha
     let words = |attempt: AttemptFacts, views: &[InstanceView], goes_elsewhere: bool| -> Vec<&str> {
         let checkpoint = r#"{"job": "before-333333", "checkpoint": {"number": 3, "attempt": 1, "created": "2026-01-01T00:00:00Z", "bytes": 9}}"#;
         let checkpoint = goes_elsewhere.then(|| serde_json::from_str(checkpoint).unwrap());
-        let continues = Some(Continues { job: "before-333333".parse().unwrap(), checkpoint, machine: None });
+        let continues = Some(Continues { job: "before-333333".parse().unwrap(), checkpoint, machine: None, new_code: false });
         let (spec, attempts, cloud) = (ResolvedSpec { continues, ..spec() }, [attempt], known(views));
         let facts =
             Facts { spec: &spec, attempts: &attempts, requests: &[], cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };

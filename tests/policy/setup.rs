@@ -14,6 +14,7 @@ pub fn names() -> SetupNames {
         role: "lamplighter-box".into(),
         group: "lamplighter".into(),
         session_manager: false,
+        secrets: vec![],
     }
 }
 

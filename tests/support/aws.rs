@@ -63,6 +63,7 @@ pub fn spec(image: &str, disk_gib: u32) -> Spec {
         command: Command::Shell("true".into()),
         setup: None,
         env: Default::default(),
+        secrets: Default::default(),
         outputs: vec![],
         machine,
         watch: Default::default(),
