@@ -7,8 +7,8 @@
 //!   release ── the alarms of the machine's name ──> DeleteAlarms
 //! ```
 //! An alarm fires when its state changes, and only then. One that finds no period with data rings at once, so that it is armed once
-//! a minute that is over has some. A machine whose heartbeats never arrive gets no alarm, because that would
-//! end it for what it cannot help. What must never live here: the rule itself (`job::AlarmRule`).
+//! a minute that is over has some. A machine gets no alarm before its heartbeats
+//! arrive: the alarm would end it for a silence that is not its own. What must never live here: the rule itself (`job::AlarmRule`).
 
 use aws_sdk_cloudwatch::operation::delete_alarms::DeleteAlarmsError;
 use aws_sdk_cloudwatch::operation::list_tags_for_resource::ListTagsForResourceError;

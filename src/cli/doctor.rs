@@ -158,7 +158,7 @@ async fn place(context: &Context) -> Check {
             return Check::failure(name, fault.sentence()).fix(fault.hint.clone().unwrap_or_else(|| elsewhere.to_owned()));
         }
     };
-    // Nothing is there before the first job, and that job should not be the one to find out.
+    // The first job makes the folder. Whether it can be made is tried here.
     if let Some(folder) = context.job_root.strip_prefix("file://")
         && let Err(error) = wire::can_be_made(folder.as_ref())
     {

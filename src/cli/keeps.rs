@@ -1,4 +1,4 @@
-//! What of a job's work is kept when its machine goes, and what of it, by the text of its script, nothing keeps: said before the job runs.
+//! Before a job runs: the files that are kept when its machine goes, and the files that its script saves and that are lost.
 //!
 //! What must never live here: how a script is read (`init_saves`), or what was left behind in the end (the agent says it).
 
@@ -21,7 +21,7 @@ pub fn line(spec: &Spec) -> String {
     format!("kept at its end: {}; all else in its workdir goes with the machine", kept.join(", "))
 }
 
-/// What the script saves, by its own text, that nothing keeps.
+/// The files that the script saves, by its own text, and that are lost with the machine.
 pub fn findings(loaded: &Loaded) -> Vec<Finding> {
     let Some(text) = script_of(&loaded.spec).and_then(|script| read(&loaded.workdir.join(script))) else { return Vec::new() };
     let saves = init_saves::look(&Script::new(&text));

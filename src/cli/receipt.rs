@@ -47,7 +47,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is known of a machine that says nothing any more.
+/// In words: how long its machine has been silent, and what the cloud says of it.
 async fn silent(context: &Context, store: &Store, dir: &JobDir) -> Option<String> {
     let now = context.clock.now();
     let mut summary = [Summary::read(dir, now).await.ok()??];

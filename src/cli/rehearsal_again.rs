@@ -76,7 +76,7 @@ fn by_saves(again: &Again) -> Option<Check> {
 fn by_steps(evidence: &Evidence, told: Option<f64>) -> Option<Check> {
     let (again, is_told) = (evidence.again.step?, evidence.again.is_told);
     let Some(saved) = told else {
-        // Lines of the log may be seen too late for the first save. What it read then counts.
+        // Lines of the log may be seen too late for the first save. The files that it read count then.
         let must_say = is_told && (evidence.again.is_reported || evidence.again.read.is_none());
         return must_say.then(|| bad("went_on", "the first attempt did not say at which step it saved", TELL_STEPS));
     };

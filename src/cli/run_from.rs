@@ -47,7 +47,7 @@ impl From {
         JobArgs { file: args.file.clone().or(file), ..args.clone() }
     }
 
-    /// What the new job goes on from. Its machine is a new one: a kept disk is for `lamp start`.
+    /// The checkpoint from which the new job goes on. Its machine is a new one: a kept disk is for `lamp start`.
     ///
     /// # Errors
     /// The new job names no folder for checkpoints.

@@ -4,7 +4,7 @@
 //!   heard within 2 min ── as its records say
 //!   silent ── one question to the cloud, a second's patience ── state `silent`, `lost` or `gone`, and the most that it can have cost
 //! ```
-//! Nothing is settled or ended here: whoever drives the job does that. What must never live here: records.
+//! The controller of the job settles and ends, not this. What must never live here: records.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,14 +33,14 @@ pub struct Silence {
     pub seconds: f64,
     /// Longer than its lease: the controller of the job ends the machine, and starts another.
     pub is_lost: bool,
-    /// What the cloud says of the machine: `running`, `terminated` and so on, or `gone` where it shows none; null: it did not answer.
+    /// The word of the cloud for the machine: `running`, `terminated` and so on, or `gone` where it shows none; null: it did not answer.
     pub machine: Option<String>,
     /// When the cloud says that it ended.
     pub ended: Option<Timestamp>,
 }
 
 impl Silence {
-    /// `None`: its agent was heard, or nobody watches any more.
+    /// `None`: its agent was heard, or has ended.
     pub fn of(state: JobState, heard: Option<Duration>, lease: Duration) -> Option<Self> {
         let is_watched = matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
         let silent = heard.filter(|silent| is_watched && *silent >= SILENT_AFTER)?;
@@ -60,7 +60,7 @@ impl Silence {
         }
     }
 
-    /// For whoever looks at one job.
+    /// For `lamp status JOB`.
     pub fn sentence(&self, plan: Option<&Plan>) -> String {
         let heard = format!("its agent was last heard {} ago", Span::from_secs(self.seconds as u64));
         let cloud = plan.map_or("the cloud", |plan| match plan.offer.cloud {
@@ -89,7 +89,7 @@ fn word(state: InstanceState) -> &'static str {
     }
 }
 
-/// Asks the clouds of all silent machines at once, and takes their answers in. Who cannot be asked, says nothing.
+/// Asks the clouds of all silent machines at once, and takes their answers in. A cloud that does not answer leaves all as it is.
 pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], now: Timestamp) {
     let places: BTreeSet<_> = summaries
         .iter()

@@ -39,7 +39,7 @@ pub struct CodeArgs {
     #[arg(long, value_name = "PATH[:RULE]", requires = "code")]
     pub allow_secret: Vec<String>,
 
-    /// What to run instead of the command of before; everything after `--` is the program's
+    /// The command to run in place of the one before; everything after `--` is the program's
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -118,7 +118,7 @@ fn job_args(source: &CodeSource, spec: &Spec, allow_secret: &[String]) -> JobArg
     JobArgs { file: source.file.as_ref().map(PathBuf::from), flags, command }
 }
 
-/// What has changed in the folder, in words; `None`: nothing that ships, or nobody can tell.
+/// The changes in the folder, in words; `None`: nothing that ships, or nobody can tell.
 fn change(context: &Context, kept: &Kept, source: &CodeSource, read: &JobArgs) -> Result<Option<String>, Fault> {
     let before = kept.spec.code.as_ref().expect("a source stands in what was packed");
     let Some(survey) = read.read(context).ok().and_then(|loaded| loaded.workdir.is_dir().then(|| read.survey(context, &loaded))) else {

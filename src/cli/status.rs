@@ -267,7 +267,7 @@ fn state_text(summary: &Summary) -> String {
     format!("{}{asked}", state_word(summary))
 }
 
-/// What its machine is known to do now. What its records said of a silent one is of its last heartbeat.
+/// The state of its machine now. The records of a silent machine are of its last heartbeat.
 fn state_word(summary: &Summary) -> String {
     summary.silence.as_ref().map_or_else(|| summary.state_told(), |silence| silence.state().to_owned())
 }

@@ -100,7 +100,7 @@ impl JobArgs {
         }
     }
 
-    /// What of its workdir would ship.
+    /// The files of its workdir that would ship.
     pub fn survey(&self, context: &Context, loaded: &Loaded) -> Survey {
         let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
         // What earlier runs brought home stays at home, and so does every job that is kept.

@@ -338,7 +338,7 @@ pub struct AwsFile {
 }
 
 impl AwsFile {
-    /// What machines may read.
+    /// The secrets that machines may read.
     pub fn secrets(&self) -> Vec<SecretSource> {
         self.secrets.iter().flatten().map(|word| word.0.clone()).collect()
     }

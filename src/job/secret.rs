@@ -31,7 +31,7 @@ pub enum SecretSource {
 /// A token has some hundred bytes, a service account some thousand. A larger file is no secret, and would not fit a variable.
 pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
-/// What a place may look like, for people.
+/// The forms of a place, for people.
 pub const SECRET_WORDS: &str = "\"env\", \"env:NAME\", \"file:PATH\", \"ssm:NAME\" or \"secretsmanager:NAME\"";
 
 impl SecretSource {
@@ -125,7 +125,7 @@ fn is_variable(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// What the names and the places of the secrets alone show.
+/// Findings that the names and the places of the secrets alone show.
 pub(super) fn check_secrets(spec: &Spec, found: &mut Vec<Finding>) {
     for (name, source) in &spec.secrets {
         let path = format!("secrets.{name}");

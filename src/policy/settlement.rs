@@ -253,8 +253,8 @@ pub(super) fn our_ending(attempt: &AttemptFacts) -> Option<&Ending> {
 /// machine.
 const ALARM_TO_END: Duration = Duration::from_secs(2 * 60);
 
-/// Whether the cloud's alarm has ended it. Where the cloud does not date the end, an alarm that rings, of a machine that was not
-/// heard since, is enough.
+/// Whether the cloud's alarm has ended it. Without a date of the end, it is enough that the alarm rings and that
+/// the machine has been silent since.
 fn has_rung(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     match (attempt.watched.ended.alarm, view.ended) {
         (AlarmSeen::RangAt(rang), Some(ended)) => elapsed(ended, rang).max(elapsed(rang, ended)) <= ALARM_TO_END,

@@ -26,7 +26,7 @@ pub struct SetupLine {
     pub remark: Option<String>,
     /// Nothing at all is done while this stands in the way.
     pub blocks: bool,
-    /// No machine is bought here while this is so, and nothing that is done here changes it.
+    /// No machine is bought here, and `lamp init aws` cannot change that.
     pub lacks: bool,
 }
 

@@ -248,7 +248,7 @@ struct OnBox {
 /// How a launched machine reads the secrets of its job.
 struct OfSecrets {
     secrets: Option<AwsSecrets>,
-    /// What the holder gives its command.
+    /// The environment that the holder gives its command.
     environment: PathBuf,
 }
 

@@ -84,7 +84,7 @@ async fn a_burstable_machine_bills_no_surplus_credits() {
     }
 }
 
-/// It is kept for somebody's own work.
+/// The account pays for it to have room for other work.
 #[tokio::test]
 async fn an_open_reservation_of_the_account_is_not_taken() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };

@@ -206,7 +206,7 @@ fn codings() -> Vec<Sample> {
     ]
 }
 
-/// What is no secret.
+/// Samples without a secret.
 fn harmless() -> Vec<Sample> {
     let a = |length: usize| drawn(BASE62, length, length as u64 + 27);
     let h = |length: usize| drawn(HEX, length, length as u64 + 23);
@@ -286,7 +286,7 @@ fn harmless() -> Vec<Sample> {
     samples
 }
 
-/// What the scan says of each, in a folder of its own.
+/// The findings of the scan, each sample in a folder of its own.
 fn told(samples: &[Sample]) -> Vec<Vec<String>> {
     let place = tempfile::tempdir().expect("a folder");
     for (number, (_, path, text)) in samples.iter().enumerate() {

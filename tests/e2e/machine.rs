@@ -125,7 +125,7 @@ fn a_launched_machine_outlives_its_agent_and_a_power_cut_and_puts_itself_out() {
     assert_eq!(ended.len(), 2, "the setup and the last start, and neither crash: {ended:?}");
 }
 
-/// Its agent is stopped for good, and nobody outside is awake.
+/// Its agent is stopped for good, and no controller runs.
 #[test]
 fn a_machine_whose_agent_is_silent_for_a_lease_puts_itself_out() {
     let Some(mut machine) = Machine::new() else { return };

@@ -75,7 +75,7 @@ fn what_we_or_the_alarm_ended_is_lost_or_idle_and_what_a_person_ended_is_the_use
     }
 }
 
-/// EC2 has other words for it, or none, and no date.
+/// EC2 gives other words, or none, and no date.
 #[test]
 fn an_alarm_that_rang_is_known_without_the_clouds_words() {
     let silent = facts(Some(min(15)), false, "heartbeat for 15m", AlarmSeen::RangAt(ago(ENDED + 2)));
