@@ -366,7 +366,12 @@ mod tests {
         ] {
             let summary = summary(outcome.clone(), status.clone(), &json!({}));
             assert_eq!((summary.usd, summary.usd_estimated), (usd.parse().unwrap(), estimated), "{outcome:?} {status:?}");
-            let unheard = if outcome.is_none() && status.is_none() { "$12" } else { "$0" };
+            // A machine that is silent, and not known to have ended, may have billed all the time.
+            let unheard = match (&outcome, &summary.silence) {
+                (None, Some(_)) => "$7",
+                (None, None) if status.is_none() => "$12",
+                _ => "$0",
+            };
             assert_eq!(summary.usd_unheard, unheard.parse().unwrap(), "{outcome:?} {status:?}");
         }
     }
@@ -381,6 +386,8 @@ mod tests {
     #[test]
     fn what_may_have_cost_something_is_said_as_the_most() {
         assert_eq!(money_text(&summary(None, None, &json!({ "budget": 50.0 }))), "up to $12.00");
+        let silent = summary(None, status(5, "running"), &json!({ "budget": 50.0 }));
+        assert_eq!((money_text(&silent).as_str(), silent.verdict), ("up to $12.00", None));
     }
 
     #[test]
