@@ -74,8 +74,9 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     };
     let withdrawn = view.is_some_and(|view| was_withdrawn(attempt, view));
     let unseen_stand = view.and(shown).is_some_and(|view| may_have_stood_unseen(attempt, view));
-    // Whenever it ended within its first minute, EC2 bills that minute.
-    let least = view.is_some() && from.zip(to).is_some_and(|(from, to)| billing::is_the_least(&attempt.plan.offer, elapsed(from, to)));
+    // Whenever it ended within its first minute, EC2 bills that minute. One that was only pending is not billed.
+    let least =
+        view.is_some() && heard(attempt) && from.zip(to).is_some_and(|(from, to)| billing::is_the_least(&attempt.plan.offer, elapsed(from, to)));
     let billed_estimated = ((billed_estimated && !least) || before.is_some() || unseen_stand) && !withdrawn;
     let billed = match (from, to) {
         // It was pending to its end, and that is not billed.

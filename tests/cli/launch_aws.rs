@@ -148,7 +148,7 @@ fn a_job_without_capacity_at_its_price_waits_for_a_word_and_says_which() {
     // An hour, five minutes for clocks and two for the power-off, at 1.212 and some cents for disk and address.
     assert!((1.36..1.38).contains(&said["most_usd"].as_f64().expect("a figure")), "{said:#}");
     let (_, shown, _) = account.lamp(&["status", job]);
-    assert!(shown.contains("$0.00 of at most $1.38"), "{shown}");
+    assert!(shown.contains("nothing yet, at most $1.38"), "{shown}");
     assert!(account.ec2.instances().is_empty(), "nothing was bought");
     let (code, _, err) = account.lamp(&["extend", job, "--fallback-cost", "5.6"]);
     assert!(code == 0 && err.contains("is up to 5.6 times as dear instead of up to 2 times as dear"), "{err}");
