@@ -244,7 +244,7 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
         or_dash(summary.attempt.map(|attempt| attempt.to_string())),
         or_dash(summary.machine.as_ref().map(|machine| machine.cell(narrow))),
         or_dash(live::verdict_text(summary)),
-        or_dash(summary.progress.as_ref().and_then(live::progress_text)),
+        or_dash(progress(summary)),
         match (summary.alone, summary.usd_unheard > Usd::ZERO || summary.state.is_final()) {
             (true, _) => "-".into(),
             (false, true) => live::spent_text(summary),
@@ -265,6 +265,13 @@ fn state_text(summary: &Summary) -> String {
         None => "",
     };
     format!("{}{asked}", state_word(summary))
+}
+
+/// How far it is. Nobody knows how long a silent machine still takes.
+fn progress(summary: &Summary) -> Option<String> {
+    let text = summary.progress.as_ref().and_then(live::progress_text)?;
+    let is_known = |part: &&str| summary.silence.is_none() || !part.ends_with(" left");
+    Some(text.split(", ").filter(is_known).collect::<Vec<_>>().join(", "))
 }
 
 /// The state of its machine now. The records of a silent machine are of its last heartbeat.
@@ -337,7 +344,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     if let Some(verdict) = verdict {
         line("verdict", verdict);
     }
-    if let Some(because) = because {
+    if let Some(because) = because.filter(|_| summary.silence.is_none()) {
         line("because", because);
     }
     if let Some(asked) = &summary.end_asked {
@@ -349,10 +356,10 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     if let Some(waiting) = &summary.waiting {
         line("waits for", waits(waiting, summary.waiting_until));
     }
-    if let Some(progress) = summary.progress.as_ref().and_then(live::progress_text) {
+    if let Some(progress) = progress(summary) {
         line("progress", progress);
     }
-    if let Some(usage) = live::usage_text(summary) {
+    if let Some(usage) = live::usage_text(summary).filter(|_| summary.silence.is_none()) {
         line("usage", usage);
     }
     line("cost", live::money_text(summary));

@@ -146,7 +146,9 @@ fn plain(path: &Path) -> String {
 
 /// As it is typed in a shell.
 fn word(path: &Path) -> String {
-    shell_word(&plain(path))
+    let path = plain(path);
+    // This folder.
+    shell_word(if path.is_empty() { "." } else { &path })
 }
 
 fn errors_sentence(file: &str, findings: &[Finding]) -> String {
