@@ -92,18 +92,17 @@ const UNLESS: &str = " unless interrupted";
 
 /// `$0.42 of at most $5.00`
 pub fn money_text(summary: &Summary) -> String {
-    let spent = spent_text(summary);
+    let (spent, of) = if is_nothing_yet(summary) { ("nothing yet".to_owned(), ",") } else { (spent_text(summary), " of") };
     let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
     match summary.most_usd {
         _ if summary.alone => "no price is known".into(),
         _ if summary.state.is_final() => spent,
         _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
         _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => "free".into(),
-        Some(most) if is_nothing_yet(summary) => format!("nothing yet, at most {}", summary.most_job_usd.unwrap_or(most).rounded_up()),
         Some(most) => match (summary.limited, summary.most_job_usd) {
-            (Limited::Job, Some(job)) => format!("{spent} of at most {}", job.rounded_up()),
-            (_, Some(job)) if job <= most => format!("{spent} of at most {}", most.rounded_up()),
-            _ => format!("{spent} of at most {}{UNLESS}", most.rounded_up()),
+            (Limited::Job, Some(job)) => format!("{spent}{of} at most {}", job.rounded_up()),
+            (_, Some(job)) if job <= most => format!("{spent}{of} at most {}", most.rounded_up()),
+            _ => format!("{spent}{of} at most {}{UNLESS}", most.rounded_up()),
         },
         None if summary.limited != Limited::Nothing => spent,
         None => format!("{spent}, and no limit is set"),

@@ -119,7 +119,7 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
 
 /// The receipt beside the data: to stderr.
 pub fn note(context: &Context, receipt: &Receipt) {
-    context.printer.note(text(receipt, context.printer.columns(Stream::Err)));
+    text(receipt, context.printer.columns(Stream::Err)).lines().for_each(|line| context.printer.note(line));
     if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
         context.printer.hint(kept::hint(receipt.job.as_str()));
     }

@@ -28,7 +28,7 @@ pub fn record_fault(error: &JobDirError) -> Fault {
 /// A job root that is a folder has been listed before: what cannot be read after that is this job's own folder.
 pub fn one_job_only(dir: &JobDir, error: &JobDirError) -> Option<String> {
     match error {
-        JobDirError::Store(_) if dir.store().is_folder() => {
+        JobDirError::Store(_) | JobDirError::Record(_) if dir.store().is_folder() => {
             let folder = dir.store().url().strip_prefix("file://").map(|root| format!("{root}/{}", layout::job(dir.job())));
             let owner = folder.and_then(|folder| wire::owner_of_folder(folder.as_ref()));
             let whose = owner.map_or(String::new(), |owner| format!(" (its folder belongs to `{owner}`)"));

@@ -69,7 +69,8 @@ fn which_jobs_there_are_is_asked_once_for_all_words() {
         let said: Vec<&str> = said.collect();
         let wanted = ["one-222222", "three-222222", "the name of the job is empty", "no job `nobody` in s3://bucket/root", "two-222222"];
         assert_eq!(said, wanted);
-        assert_eq!(counting.take().get(&("list", "jobs/".to_owned())), Some(&1));
+        // And once which schedules there are: one of them may have the name that no job has.
+        assert_eq!(counting.take().get(&("list", "jobs/".to_owned())), Some(&2));
     });
 }
 

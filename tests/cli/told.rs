@@ -66,7 +66,7 @@ fn a_held_machine_says_until_when_and_where_its_work_is() {
     let mut follow = place.start(&["logs", "-f", "held"]);
     // Before the stop: a machine that is gone is held no more.
     let words = Words::of(follow.stderr.take());
-    words.until("  held until ");
+    words.until(" until ");
     assert_eq!(place.0.lamp(&["stop", "--wait", "held"]).code, 0);
     assert_eq!(end(follow).0, 0);
     place.nothing_is_left();

@@ -165,7 +165,7 @@ fn a_stop_that_is_waited_for_is_carried_out_by_somebody_when_its_user_goes() {
     let mut waits = place.start(&["stop", "--wait", &job]);
     let words = Words::of(waits.stderr.take());
     // Of how the job stands it tells once it waits for it.
-    words.until("  running  ");
+    words.until("  running ");
     signal(waits.id(), "INT");
     assert_eq!(end(waits).0, 130);
     words.until("the stop stands");
