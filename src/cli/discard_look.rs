@@ -87,7 +87,8 @@ async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Kn
     let dir = JobDir::new(Arc::clone(store), job);
     let fault = |error: JobDirError| job_root::record_fault(&error);
     // A record of a newer version may be of a job that goes on from another: then nothing goes.
-    if let Err(error @ JobDirError::Store(_)) = dir.spec().await
+    if let Err(error) = dir.spec().await
+        && (matches!(error, JobDirError::Store(_)) || error.is_damage())
         && let Some(why) = job_root::one_job_only(&dir, &error)
     {
         context.printer.warn(format!("left out: {why}"));

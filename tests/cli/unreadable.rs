@@ -30,7 +30,7 @@ fn one_unreadable_job_is_named_with_its_owner_and_hides_no_other() {
     assert!(discard.code == 0 && discard.err.contains(&format!("left out: job `{bad}`")), "{discard:?}");
     place.0.write("jobs/k.toml", "command = ['sh', 'job.sh']\nworkdir = '..'\n");
     let apply = place.0.lamp(&["apply", "jobs", "--dry-run"]);
-    assert!(apply.code == 0 && apply.err.contains(&format!("left out: job `{bad}`")), "{apply:?}");
+    assert!(apply.code == 0 && apply.out.contains("k.toml"), "{apply:?}");
 }
 
 #[test]
