@@ -184,5 +184,5 @@ fn no_more_interruptions_than_were_allowed() {
     assert!(receipt["reason"].as_str().unwrap().contains("interruptions.max"), "{receipt:#}");
     assert!(receipt["last_checkpoint"]["step"].as_f64().unwrap() >= 1.0, "what was done is kept");
     let out = bench.lamp(&["status", "toy"]).finish();
-    assert!(text(&out.stdout).contains("failed"), "{}", text(&out.stdout));
+    assert!(text(&out.stdout).contains("interrupted"), "{}", text(&out.stdout));
 }
