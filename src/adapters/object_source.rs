@@ -228,6 +228,7 @@ mod tests {
 
     const PART: usize = PART_BYTES_MIN as usize;
 
+    #[expect(clippy::disallowed_methods, reason = "a test writes its own file")]
     fn file(bytes: usize) -> (tempfile::TempDir, std::path::PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

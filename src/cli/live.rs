@@ -123,7 +123,7 @@ fn at_level(summary: &Summary, now: Timestamp, level: u8) -> String {
     let job = if level >= 9 { summary.name.clone() } else { summary.job.clone() };
     let until = summary.held.as_ref().filter(|_| level < 7).map(|held| format!(" until {}", local_time(held.until))).unwrap_or_default();
     let since = elapsed(summary.started, now).as_secs();
-    let age = (level < 6 && since > 0 && !summary.state.is_final()).then(|| format!(" {}", Span::from_secs(since))).unwrap_or_default();
+    let age = if level < 6 && since > 0 && !summary.state.is_final() { format!(" {}", Span::from_secs(since)) } else { String::new() };
     let mut parts = vec![job, format!("{}{age}{until}", summary.state)];
     parts.extend(summary.attempt.filter(|attempt| *attempt > 1 && level < 8).map(|attempt| format!("attempt {attempt}")));
     parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));

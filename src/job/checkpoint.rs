@@ -144,7 +144,8 @@ mod tests {
                 .expect("a manifest");
             manifest.summary().name
         };
-        let cases: [(&[(&str, u64, u32)], Option<&str>); 6] = [
+        type Files<'a> = &'a [(&'a str, u64, u32)];
+        let cases: [(Files<'_>, Option<&str>); 6] = [
             (&[], None),
             (&[("model.pt", 5, 1)], None),
             (&[("model-1.pt", 5, 1), ("model-2.pt", 5, 2)], Some("model-2.pt")),

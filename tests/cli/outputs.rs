@@ -174,10 +174,7 @@ fn what_nothing_keeps_is_said_before_and_after_and_a_checkpoint_comes_home() {
     let fetched = place.0.lamp(&["outputs", "--checkpoints", "--to", "back"]);
     assert!(fetched.code == 0 && fetched.err.contains("checkpoint 1 of step 7 of leaves-"), "{fetched:?}");
     assert_eq!(place.0.read("back/ck/n.pt"), "seven");
-    place.0.write(
-        "lamp.toml",
-        format!("{}", place.0.read("lamp.toml").replace("[checkpoint]", "outputs = [\"model_final.bin\", \"output/**\"]\n[checkpoint]")),
-    );
+    place.0.write("lamp.toml", place.0.read("lamp.toml").replace("[checkpoint]", "outputs = [\"model_final.bin\", \"output/**\"]\n[checkpoint]"));
     let kept = place.0.lamp(&["check"]);
     assert!(kept.out.contains("no findings"), "{kept:?}");
     let none = place.0.lamp(&["run", "-q", "--name", "none", "--", "true"]);

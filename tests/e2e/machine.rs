@@ -41,6 +41,8 @@ pub fn recorded(machine: &Machine, script: &str, setup: &str) -> jiff::Timestamp
     (settings["command"], settings["setup"]) = (json!({ "args": ["/bin/sh", "-c", script] }), json!(setup));
     (settings["checkpoint"], settings["outputs"]) = (Value::Null, json!([]));
     (settings["machine"]["gpus"], settings["machine"]["cuda"]) = (json!("none"), Value::Null);
+    // No store of secrets is here.
+    settings["secrets"] = json!({});
     settings["limits"] = json!({ "max_runtime": "30m", "budget": null, "deadline": null });
     let kill_at = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1);
     (plan["job"], plan["attempt"], plan["resume_from"]) = (json!(JOB), json!(1), Value::Null);
