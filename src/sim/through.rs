@@ -70,6 +70,9 @@ impl Store for Through<dyn Store> {
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         self.process.call(self.inner.get(key)).await
     }
+    async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
+        self.process.call(self.inner.get_at_most(key, bytes_max)).await
+    }
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
         self.process.call(self.inner.put(key, body)).await
     }

@@ -174,7 +174,7 @@ fn a_terminal_has_its_live_line_and_ctrl_c_says_how_to_come_back() {
     };
     let shown = || std::fs::read(bench.file("typescript")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     wait_until("a live line with its progress", || {
-        let line = |line: &&str| line.contains("  running  ") && line.contains("  step ") && line.contains(", and no limit is set");
+        let line = |line: &&str| line.contains("  running ") && line.contains("  step ") && line.contains(", and no limit is set");
         shown().split('\r').find(line).map(|line| assert!(line.trim_start_matches("\u{1b}[2K").chars().count() <= 100, "{line}"))
     });
     let mut keys = terminal.stdin.take().expect("it is piped");

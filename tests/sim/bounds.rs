@@ -92,7 +92,8 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         Fault::Cap | Fault::CapAfterClock => (None, vec![dark(AFTER_ITS_TIME), NOT_EARLY]),
         Fault::CapAfterReboot => (Some(29), vec![dark(AFTER_ITS_TIME), NOT_EARLY]),
         // The attempt has no end but that, and is done again once somebody is awake who may buy.
-        Fault::CapWithoutAgent => (None, vec![dark(AFTER_ITS_TIME + SWITCH + LADDER), NOT_EARLY]),
+        // Without an agent for a lease it may be dark before its time.
+        Fault::CapWithoutAgent => (None, vec![dark(AFTER_ITS_TIME + SWITCH + LADDER)]),
         // `limits.boot`, and a visit where nobody else is there.
         Fault::NoAgent | Fault::DarkBoot => (Some(25), vec![dark(22 * MINUTE)]),
         Fault::KernelHang => (Some(51), ends(lease)),
