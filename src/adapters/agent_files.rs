@@ -91,9 +91,12 @@ fn program(path: &Path, arch: Arch) -> Result<AgentFile, String> {
     Ok(AgentFile { path: path.to_owned(), sha256: hex::encode(Sha256::digest(&bytes)), bytes: bytes.len() as u64, glibc: needs.glibc })
 }
 
+fn mark() -> Vec<u8> {
+    MARK_BACKWARDS.iter().rev().copied().collect()
+}
+
 fn is_agent(program: &[u8]) -> bool {
-    let mark: Vec<u8> = MARK_BACKWARDS.iter().rev().copied().collect();
-    memchr::memmem::find(program, &mark).is_some()
+    memchr::memmem::find(program, &mark()).is_some()
 }
 
 #[cfg(test)]
@@ -102,8 +105,7 @@ mod tests {
 
     /// A program with the mark.
     fn agent(path: &Path) {
-        let mark: Vec<u8> = MARK_BACKWARDS.iter().rev().copied().collect();
-        std::fs::write(path, [std::fs::read("/bin/true").unwrap(), mark].concat()).unwrap();
+        std::fs::write(path, [std::fs::read("/bin/true").unwrap(), mark()].concat()).unwrap();
     }
 
     const OURS: Arch = if cfg!(target_arch = "x86_64") { Arch::X86_64 } else { Arch::Arm64 };

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use super::foreign_links::refuse_foreign_links;
 use super::remove_tree::remove_tree;
-use crate::job::CodeArchive;
+use crate::job::{CodeArchive, link_depth};
 use crate::ports::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -225,7 +225,8 @@ impl Walk {
     }
 
     fn folder_link(&mut self, path: &Path, shown: String, target: &Path) {
-        let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| stays_inside(&shown, said));
+        // One that leaves the folder and comes back leads elsewhere on the next machine.
+        let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| link_depth(&shown, said).is_some());
         let inside = || {
             // An absolute one leads elsewhere on the next machine: it is kept as a relative one.
             let below = target.strip_prefix(&self.root).ok()?.to_str()?;
@@ -244,20 +245,6 @@ impl Walk {
             self.tree.files.push(TreeFile { path, stamp: stamp(meta) });
         }
     }
-}
-
-/// Whether the words of a link never leave the folder: one that leaves it and comes back leads elsewhere on the next machine.
-fn stays_inside(path: &str, said: &str) -> bool {
-    let mut depth = path.matches('/').count();
-    let mut steps = said.split('/').filter(|part| !matches!(*part, "" | "."));
-    let stays = steps.all(|part| match part {
-        ".." => depth.checked_sub(1).map(|above| depth = above).is_some(),
-        _ => {
-            depth += 1;
-            true
-        }
-    });
-    !said.starts_with('/') && stays
 }
 
 fn stamp(meta: &Metadata) -> FileStamp {

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::job::{CheckpointLink, is_log_name};
+use crate::job::{CheckpointLink, is_log_name, link_depth};
 
 /// The numbers in a name, in their order.
 pub(super) type Numbers = Vec<u64>;
@@ -189,19 +189,8 @@ pub(super) fn stays_below(path: &str) -> bool {
 
 /// Whether a link leads to something below the checkpoint folder, by its words alone. The same holds for it.
 pub(super) fn link_stays_below(link: &CheckpointLink) -> bool {
-    if !stays_below(&link.path) || link.target.is_empty() || link.target.starts_with('/') || link.target.contains('\0') {
-        return false;
-    }
-    let mut depth = link.path.matches('/').count();
-    for part in link.target.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if depth == 0 => return false,
-            ".." => depth -= 1,
-            _ => depth += 1,
-        }
-    }
-    depth > 0
+    let is_text = !link.target.is_empty() && !link.target.contains('\0');
+    stays_below(&link.path) && is_text && link_depth(&link.path, &link.target).is_some_and(|depth| depth > 0)
 }
 
 #[cfg(test)]

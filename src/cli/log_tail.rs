@@ -104,8 +104,6 @@ impl LogTail {
     }
 }
 
-/// A piece is some megabytes at most. A longer one is cut.
-const UNPACKED_MAX: u64 = 64 * 1024 * 1024;
 /// Lines, one without its end too.
 pub fn lines_in(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count() + usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
@@ -120,6 +118,9 @@ pub fn last_lines(bytes: &[u8], lines: usize) -> &[u8] {
         _ => ends.take(skipped).last().filter(|_| lines > 0).map_or(&[], |from| &bytes[from..]),
     }
 }
+
+/// A piece is some megabytes at most. A longer one is cut.
+const UNPACKED_MAX: u64 = 64 * 1024 * 1024;
 
 fn unpacked(piece: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::status::local_time;
 use super::summary::Summary;
@@ -34,7 +34,7 @@ pub struct Silence {
     /// Longer than its lease: the controller of the job ends the machine, and starts another.
     pub is_lost: bool,
     /// The word of the cloud for the machine: `running`, `terminated` and so on, or `gone` where it shows none; null: it did not answer.
-    pub machine: Option<String>,
+    pub machine: Option<Seen>,
     /// When the cloud says that it ended.
     pub ended: Option<Timestamp>,
 }
@@ -48,7 +48,10 @@ impl Silence {
     }
 
     fn is_off(&self) -> bool {
-        self.machine.as_deref().is_some_and(|machine| matches!(machine, "terminated" | "stopped" | "shutting down" | "stopping" | GONE))
+        self.machine.is_some_and(|seen| match seen {
+            Seen::There(state) => !state.bills(),
+            Seen::Gone => true,
+        })
     }
 
     /// Instead of the state that its records had.
@@ -68,24 +71,28 @@ impl Silence {
             Cloud::Local => "this workstation",
         });
         let ended = self.ended.map(|ended| format!(" since {}", local_time(ended))).unwrap_or_default();
-        match self.machine.as_deref() {
-            Some(GONE) => format!("{heard}; {cloud} shows its machine no more"),
-            Some(machine) => format!("{heard}; {cloud} says that its machine is {machine}{ended}"),
+        match self.machine {
+            Some(Seen::Gone) => format!("{heard}; {cloud} shows its machine no more"),
+            Some(Seen::There(state)) => format!("{heard}; {cloud} says that its machine is {state}{ended}"),
             None => format!("{heard}; {cloud} does not say what its machine does"),
         }
     }
 }
 
-const GONE: &str = "gone";
+/// What the cloud shows of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    There(InstanceState),
+    /// It shows none.
+    Gone,
+}
 
-fn word(state: InstanceState) -> &'static str {
-    match state {
-        InstanceState::Pending => "pending",
-        InstanceState::Running => "running",
-        InstanceState::Stopping => "stopping",
-        InstanceState::Stopped => "stopped",
-        InstanceState::ShuttingDown => "shutting down",
-        InstanceState::Terminated => "terminated",
+impl Serialize for Seen {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Seen::There(state) => to.collect_str(state),
+            Seen::Gone => to.serialize_str("gone"),
+        }
     }
 }
 
@@ -114,7 +121,7 @@ pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], no
 /// `view`: what the cloud shows of its machine, if it shows any.
 fn take_in(summary: &mut Summary, plan: &Plan, view: Option<&InstanceView>, now: Timestamp) {
     let Some(silence) = &mut summary.silence else { return };
-    silence.machine = Some(view.map_or(GONE, |view| word(view.state)).to_owned());
+    silence.machine = Some(view.map_or(Seen::Gone, |view| Seen::There(view.state)));
     silence.ended = view.and_then(|view| view.ended);
     let Some(ended) = silence.ended.map(|ended| ended.max(plan.created)) else { return };
     // It is known to have billed up to then, and no longer.
@@ -144,9 +151,11 @@ mod tests {
     fn what_the_cloud_says_goes_before_the_guess() {
         let mut silence = Silence { seconds: 200.0, is_lost: false, machine: None, ended: None };
         assert_eq!(silence.sentence(None), "its agent was last heard 3m 20s ago; the cloud does not say what its machine does");
-        for (machine, state) in [("running", "silent"), ("terminated", "gone"), ("stopping", "gone"), (GONE, "gone")] {
-            silence.machine = Some(machine.into());
-            assert_eq!(silence.state(), state, "{machine}");
+        use InstanceState::{Running, Stopping, Terminated};
+        let there = Seen::There;
+        for (machine, state) in [(there(Running), "silent"), (there(Terminated), "gone"), (there(Stopping), "gone"), (Seen::Gone, "gone")] {
+            silence.machine = Some(machine);
+            assert_eq!(silence.state(), state, "{machine:?}");
         }
         assert_eq!(silence.sentence(None), "its agent was last heard 3m 20s ago; the cloud shows its machine no more");
     }

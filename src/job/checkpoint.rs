@@ -67,6 +67,18 @@ pub struct CheckpointLink {
     pub target: String,
 }
 
+/// How many folders below its folder a link at `path` leads by the words of its target; `None`: the words leave the folder, if only for
+/// a step.
+pub fn link_depth(path: &str, target: &str) -> Option<usize> {
+    if target.starts_with('/') {
+        return None;
+    }
+    target.split('/').filter(|part| !matches!(*part, "" | ".")).try_fold(path.matches('/').count(), |depth, part| match part {
+        ".." => depth.checked_sub(1),
+        _ => Some(depth + 1),
+    })
+}
+
 /// What the outcome and the receipt say of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointSummary {

@@ -45,7 +45,7 @@ pub use alarm::{AlarmError, AlarmRule};
 pub use attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
 pub use attention::Attention;
 pub use check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, Finding, Severity, check, name_problem};
-pub use checkpoint::{CheckpointFile, CheckpointLink, CheckpointSummary, Manifest, NEVER_RESTS};
+pub use checkpoint::{CheckpointFile, CheckpointLink, CheckpointSummary, Manifest, NEVER_RESTS, link_depth};
 pub use checkpoint_step::{STEP_FILE_BYTES_MAX, checkpoint_step, is_log_name, may_tell_step};
 pub use continuation::{Continues, Inherited, KeptMachine, Starts};
 pub use discarded::{Discarded, KindError, StoredKind};
