@@ -113,7 +113,7 @@ impl Declared {
         }
     }
 
-    /// `exited`: the workload, by itself. (Whoever waits for a save waits for the two seconds too: seed 37017966 of 24 h.)
+    /// `exited`: the workload, by itself, with whatever code. (Whoever waits for a save waits for the two seconds too: seed 37017966 of 24 h.)
     pub(super) fn believed(&self, until: Duration, exited: bool) -> &Picture {
         let rests = until.saturating_sub(self.at) >= self.rest || exited && self.is_tied;
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
@@ -134,6 +134,7 @@ impl Declared {
 mod tests {
     use super::super::checkpoint_watch::{Before, FolderWatch, Signs};
     use super::*;
+    use crate::job::ExitStatus;
 
     /// Names, modification and inode.
     fn tree(files: &[(&str, i64, u64)]) -> Picture {
@@ -220,6 +221,18 @@ mod tests {
         let mut begun = FolderWatch::new(tree(&[]), Before::default());
         begun.observe(next, at(83), marked(1, 83));
         assert_eq!(complete(&begun, 100), Some(tree(&EIGHT)), "that is of another number");
+    }
+
+    /// A script saves, marks it, and fails within two seconds. Its save and its mark have one time, as a file system counts in ticks of 4 ms.
+    #[test]
+    fn what_has_the_very_time_of_a_mark_is_kept_where_its_script_then_fails() {
+        for (code, signal, kept) in [(Some(3), None, true), (Some(0), None, true), (None, Some(9), false)] {
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            watch.observe(tree(&[("model.pt", 80, 1)]), at(80), marked(1, 80));
+            let ended = Signs { ended: Some((ExitStatus { code, signal, oom: false }, at(81))), ..marked(1, 80) };
+            watch.observe(tree(&[("model.pt", 80, 1)]), at(81), ended);
+            assert_eq!(complete(&watch, 81).is_some(), kept, "{code:?} {signal:?}");
+        }
     }
 
     /// Its arguments were copied with a time of tomorrow.

@@ -189,13 +189,14 @@ impl FolderWatch {
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
         // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
         let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);
-        let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, exited) == seen);
+        let ended_itself = self.ended.is_some_and(|(exit, _)| exit.is_in_order());
+        let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, ended_itself) == seen);
         if declared || quiet || exited {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
             // What was begun since, and taken away again, is none of what was marked (seed 33000128 of 24 h).
             let of_mark = self.declared.as_ref().filter(|_| declared);
-            let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, exited));
+            let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, ended_itself));
             let step = is_its.map_or_else(|| self.step_of(&picture), |mark| mark.motion.step);
             let motion = of_mark.map_or(self.motion, |mark| mark.motion);
             return (!same && !picture.is_empty()).then(|| Ripe { step, is_marked: is_its.is_some(), ..Ripe::new(picture, motion) });
