@@ -427,5 +427,11 @@ mod tests {
         let summary = Summary::of_records(&spec, &[young(1), young(2), young(3)], &Wishes::default(), now);
         assert!(summary.waiting.unwrap().ends_with("3 machines ended young within an hour; the next is tried in 9m; after 5 in a row it has failed"));
         assert_eq!((summary.waiting_until, summary.tried_again), (Some(at(0) + std::time::Duration::from_secs(600)), None));
+        let moved = |facts: AttemptFacts| {
+            let mut facts = facts;
+            Arc::make_mut(facts.settled.as_mut().unwrap()).because = EndedBecause::Moved;
+            Summary::of_records(&spec, &[facts], &Wishes::default(), now).state
+        };
+        assert_eq!((moved(refused(1, "a")), moved(young(1))), (JobState::Provisioning, JobState::Provisioning), "nobody interrupted it");
     }
 }

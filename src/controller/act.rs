@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
 use super::attempt_memory::AttemptMemory;
+use super::cap::HeldBack;
 use super::drive::Controller;
 use super::guarding::Guarding;
 use super::market::{NotNow, WAIT_LOOK};
@@ -177,6 +179,13 @@ impl Controller {
                     self.wait_for_a_word(dir, spec, memory, observed, &because, &dear).await;
                     return Ok(Done::Waiting);
                 }
+                Err(ActError::NoOffer(none)) => match relaunch::scarcity(&spec.spec, &history(&observed.attempts), self.clock.now()) {
+                    Some((waits, again)) if again > self.clock.now() => {
+                        self.wait_for_capacity(dir, memory, waits, again);
+                        return Ok(Done::Waiting);
+                    }
+                    _ => return Err(none.into()),
+                },
                 planned => planned?,
             };
             // A clock that was set while it was planned has dated its hard end. One that was not is not asked for again.
@@ -260,6 +269,16 @@ impl Controller {
         info!(job = %dir.job(), outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
         self.clouds.values().for_each(|cloud| cloud.settled(dir.job()));
         Ok(Done::Final)
+    }
+
+    /// Every place has refused lately. The records say which, and when they are asked again: nothing more is written.
+    fn wait_for_capacity(&self, dir: &JobDir, memory: &mut JobMemory, waits: String, again: Timestamp) {
+        let wait = elapsed(self.clock.now(), again).min(WAIT_LOOK);
+        let attempts = memory.attempts.len();
+        if memory.capacity_told.replace(attempts) != Some(attempts) {
+            info!(job = %dir.job(), "waits for {waits}");
+        }
+        memory.held_back = Some(HeldBack { until: self.clock.mono() + wait, said: waits });
     }
 
     /// All that may be bought is not to be had, and what is to be had is dearer than anybody was told.

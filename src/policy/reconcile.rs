@@ -27,7 +27,7 @@ pub use super::watched::{AlarmSeen, Damaged, Ended, GuardLeft, Journal, Unshown,
 use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status};
 use crate::job::{
-    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, JobState, Lease, Outcome, Plan, Receipt, Request, ResolvedSpec, Settled, Wish,
+    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, EndedBecause, JobState, Lease, Outcome, Plan, Receipt, Request, ResolvedSpec, Settled, Wish,
 };
 use crate::market::{Cloud, Market, Span, elapsed};
 
@@ -157,9 +157,11 @@ pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobS
     }
     let Some(last) = last else { return JobState::Submitted };
     match (&last.settled, &last.outcome, &last.status) {
-        (Some(settled), ..) if settled.because.goes_on() => JobState::Interrupted,
         // No machine was to be had, and the next place is asked, or waited for.
-        (Some(settled), ..) if relaunch::found_no_machine(settled) => JobState::Provisioning,
+        (Some(settled), ..) if relaunch::found_no_machine(settled) || relaunch::had_no_machine(settled) => JobState::Provisioning,
+        (Some(settled), ..) if settled.because.is_interruption() => JobState::Interrupted,
+        // The controller itself ended that machine, or never launched it, for the sake of the next.
+        (Some(settled), ..) if settled.because == EndedBecause::Moved => JobState::Provisioning,
         (Some(_), ..) => JobState::Terminating,
         (None, _, Some(status)) if status.phase == AttemptPhase::Held => JobState::Held,
         (None, Some(_), _) => JobState::Terminating,

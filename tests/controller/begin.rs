@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lamplighter::controller::Ticked;
 use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Wish};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market;
@@ -44,6 +45,30 @@ fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
         let settled = world.dir.settled(AttemptNo::FIRST).await.unwrap().expect("settled");
         assert_eq!((settled.because, settled.instance), (EndedBecause::LaunchFailed, None));
         assert_eq!(world.drive().await.outcome, JobOutcome::Succeeded);
+    });
+}
+
+/// Every place has refused for a quota. The records say "tried again in 10m", and whoever drives waits for that moment too.
+#[test]
+fn while_every_place_has_refused_the_job_waits_and_nothing_fails() {
+    simulate(async |clock| {
+        let mut world = World::unmade(clock.clone(), &[ENDS]).await;
+        world.spec.spec.machine.cloud = market::Cloud::Aws;
+        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        world.cloud.fail_launches(&[CloudFault::Quota]);
+        let controller = world.controller();
+        let (began, planned) = (clock.mono(), controller.first_plan(&world.spec).await.unwrap());
+        let (mut memory, begun) = controller.begin(&world.dir, &world.spec, planned).await.unwrap();
+        begun.unwrap();
+        while clock.mono() - began < Duration::from_secs(9 * 60) {
+            let answers = controller.describe(memory.places()).await;
+            let ticked = controller.tick(world.job(), &mut memory, answers).await.unwrap();
+            assert!(matches!(ticked, Ticked::Active), "after {:?}: {ticked:?}", clock.mono() - began);
+            clock.sleep(Duration::from_secs(2)).await;
+        }
+        assert_eq!(world.dir.attempts().await.unwrap().len(), 1);
+        let receipt = controller.drive_on(world.job(), memory).await.unwrap();
+        assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 2, 1));
     });
 }
 
