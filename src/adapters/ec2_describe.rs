@@ -122,7 +122,9 @@ fn ours(session: &AwsSession, region: &Region, instance: &Instance, owner: &str)
             // No switch outside of it sees it from now on: somebody should hear of that.
             if session.memory.odd.get(&machine, Duration::MAX).is_none() {
                 let list = if state(instance).is_some_and(|state| state.bills()) { "; `lamp sweep --foreign` lists it" } else { "" };
-                tracing::warn!(%machine, "it carries our owner tag, and is left alone, because another of its tags is not as it was: {error}{list}");
+                tracing::warn!(
+                    "{machine} is left alone: it has our owner tag, and Lamplighter did not launch it or its tags were changed ({error}){list}"
+                );
                 session.memory.odd.put(machine, ());
             }
             None

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::ec2_disk_key::DiskKey;
 use super::ec2_image::Image;
 use super::ec2_prepare::Group;
 use super::ec2_subnets::Place;
@@ -86,6 +87,8 @@ pub struct Ec2Memory {
     /// Subnets that had no free address for a launch, by their id.
     pub full_subnets: Remembered<String, ()>,
     pub groups: Remembered<Region, Vec<Group>>,
+    /// The default key of disks, where it is the customer's own.
+    pub disk_keys: Remembered<Region, Option<DiskKey>>,
     /// Regions that have the user's key pair.
     pub key_pairs: Remembered<Region, ()>,
 }

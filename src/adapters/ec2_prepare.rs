@@ -16,6 +16,7 @@ use futures::future::join_all;
 
 use super::aws_session::AwsSession;
 use super::ec2_describe::filter;
+use super::ec2_disk_key::{self, DiskKey};
 use super::ec2_errors::meaning;
 use super::ec2_image::{self, Image};
 use super::ec2_subnets::{self, Place};
@@ -35,8 +36,11 @@ const GROUP: &str = "lamplighter";
 /// # Errors
 /// When EC2 does not answer; when something is missing or does not fit, in words.
 pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result<LaunchRequest, CloudError> {
-    let (image, subnets, groups, key) = ask(session, &spec.machine, &offer.region, offer.arch).await;
+    let Asked { image, subnets, groups, key, disk_key } = ask(session, &spec.machine, &offer.region, offer.arch).await;
     let image = image?;
+    if let Some(disk_key) = disk_key {
+        disk_key.check(&offer.region)?;
+    }
     image.fits(offer)?;
     let key_name = key?;
     let subnet = ec2_subnets::choose(session, &subnets?, offer)?;
@@ -82,19 +86,25 @@ pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
     join_all(regions.iter().map(|region| ask(session, machine, region, Arch::X86_64))).await;
 }
 
+/// What a launch in a region needs.
+struct Asked {
+    image: Result<Image, CloudError>,
+    subnets: Result<Vec<Place>, CloudError>,
+    groups: Result<Vec<Group>, CloudError>,
+    key: Result<Option<String>, CloudError>,
+    disk_key: Option<DiskKey>,
+}
+
 /// All at once; each is remembered by whoever asks for it.
-async fn ask(
-    session: &AwsSession,
-    machine: &MachineSpec,
-    region: &Region,
-    arch: Arch,
-) -> (Result<Image, CloudError>, Result<Vec<Place>, CloudError>, Result<Vec<Group>, CloudError>, Result<Option<String>, CloudError>) {
-    tokio::join!(
+async fn ask(session: &AwsSession, machine: &MachineSpec, region: &Region, arch: Arch) -> Asked {
+    let (image, subnets, groups, key, disk_key) = tokio::join!(
         ec2_image::find(session, &machine.image, region, arch),
         ec2_subnets::find(session, region),
         groups(session, region),
-        key_pair(session, region)
-    )
+        key_pair(session, region),
+        ec2_disk_key::find(session, region)
+    );
+    Asked { image, subnets, groups, key, disk_key }
 }
 
 /// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.

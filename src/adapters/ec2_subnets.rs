@@ -7,9 +7,11 @@
 //! ```
 //! Changes nothing. What must never live here: for how long an attempt keeps away from a zone (`policy::refusals`).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aws_sdk_ec2::types::Subnet;
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::types::{Subnet, Tenancy};
 
 use super::aws_session::AwsSession;
 use super::ec2_describe::filter;
@@ -28,6 +30,8 @@ pub struct Place {
     pub free: i32,
     /// Its machines get a public address without asking.
     pub gives_address: bool,
+    /// Its network makes every machine a dedicated one, whatever a launch asks for.
+    pub dedicated: bool,
 }
 
 /// How long a subnet that was full is left out: as long as the refusal of its zone speaks. Shorter, and a launch goes into it again
@@ -45,16 +49,33 @@ pub async fn find(session: &AwsSession, region: &Region) -> Result<Vec<Place>, C
     let named = &session.settings.subnets;
     let wanted = if named.is_empty() { filter("default-for-az", ["true".to_owned()]) } else { filter("subnet-id", named.clone()) };
     let client = session.ec2(region).await;
-    let mut pages = client.describe_subnets().filters(wanted).into_paginator().send();
-    let mut places = Vec::new();
-    while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| meaning(&format!("look at the subnets in {region}"), error))?;
-        places.extend(page.subnets().iter().filter_map(place));
-    }
+    let subnets = async {
+        let mut pages = client.describe_subnets().filters(wanted).into_paginator().send();
+        let mut places = Vec::new();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| meaning(&format!("look at the subnets in {region}"), error))?;
+            places.extend(page.subnets().iter().filter_map(place));
+        }
+        Ok::<_, CloudError>(places)
+    };
+    let (places, dedicated) = tokio::join!(subnets, dedicated(&client));
+    let mut places = places?;
+    places.iter_mut().for_each(|place| place.dedicated = dedicated.contains(&place.network));
     if !places.is_empty() {
         session.memory.subnets.put(region.clone(), places.clone());
     }
     Ok(places)
+}
+
+/// The networks whose tenancy is not the ordinary one. Who may not look learns nothing of it.
+async fn dedicated(client: &Client) -> BTreeSet<String> {
+    let mut pages = client.describe_vpcs().into_paginator().send();
+    let mut found = BTreeSet::new();
+    while let Some(Ok(page)) = pages.next().await {
+        let odd = page.vpcs().iter().filter(|network| network.instance_tenancy().is_some_and(|tenancy| *tenancy != Tenancy::Default));
+        found.extend(odd.filter_map(|network| network.vpc_id().map(str::to_owned)));
+    }
+    found
 }
 
 fn place(subnet: &Subnet) -> Option<Place> {
@@ -65,6 +86,7 @@ fn place(subnet: &Subnet) -> Option<Place> {
         network: text(subnet.vpc_id())?,
         free: subnet.available_ip_address_count().unwrap_or(i32::MAX),
         gives_address: subnet.map_public_ip_on_launch() == Some(true),
+        dedicated: false,
     })
 }
 
@@ -74,11 +96,19 @@ fn place(subnet: &Subnet) -> Option<Place> {
 /// Why there is none.
 pub fn choose(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<Place, CloudError> {
     let here: Vec<&Place> = places.iter().filter(|place| place.zone == offer.zone.as_str()).collect();
-    let open = here.iter().filter(|place| !was_full(session, place));
+    let open = here.iter().filter(|place| !place.dedicated && !was_full(session, place));
     open.max_by_key(|place| place.free).map(|place| (*place).clone()).ok_or_else(|| none(session, &here, offer))
 }
 
 fn none(session: &AwsSession, here: &[&Place], offer: &Offer) -> CloudError {
+    if let Some(place) = here.iter().find(|place| place.dedicated) {
+        let what = format!(
+            "the network {} of {} makes every machine a dedicated one, which costs more than its price and $2.00 an hour for the region: \
+             name subnets of another network in `aws.subnets`",
+            place.network, place.id
+        );
+        return CloudError::NoCapacity { what, refusal: Refusal::NotSold };
+    }
     if !here.is_empty() {
         let ids: Vec<&str> = here.iter().map(|place| place.id.as_str()).collect();
         let what = format!("a launch in {} found no free address there a moment ago", ids.join(" and in "));

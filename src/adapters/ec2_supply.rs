@@ -12,8 +12,10 @@ use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
 use super::ec2_cache::Ec2Cache;
+use super::ec2_disk_key;
 use super::ec2_price_list::{self as price_list, Listed};
 use super::ec2_quotas::{self as quotas, Known, Used};
+use super::ec2_regions;
 use super::ec2_spot_prices as spot_prices;
 use super::ec2_types::{self as types, Sold};
 use crate::job::{MachineSpec, MarketChoice};
@@ -47,6 +49,11 @@ pub async fn survey(session: &AwsSession, machine: &MachineSpec, back: Option<Sp
                 all.extend(supply);
             }
             Err(error) => {
+                // To who is not there, EC2 says that the credentials are wrong.
+                let error = match ec2_regions::why_off(session, region).await {
+                    Some(what) => CloudError::Invalid { what },
+                    None => error,
+                };
                 all.notes.push(format!("{region} was not asked to the end: {}", chain(&error)));
                 trouble = Some(error);
             }
@@ -116,12 +123,15 @@ async fn facts(
         }
         spot_prices::spot(session, cache, region, &names, back, now()).await
     };
-    let (zones, listed, spot, quotas) = tokio::join!(
+    let disk_key = async { if wants_spot { ec2_disk_key::find(session, region).await } else { None } };
+    let (zones, listed, spot, quotas, disk_key) = tokio::join!(
         types::zones(session, cache, region, &names),
         price_list::on_demand(session, cache, region, &names),
         spot,
         quotas::quotas(session, cache, region, &names, markets),
+        disk_key,
     );
+    supply.notes.extend(disk_key.and_then(|key| key.spot_note(region)));
     let spot = spot.unwrap_or_else(|error| {
         supply.notes.push(format!("no spot machine of {region} is offered: {}", chain(&error)));
         Vec::new()

@@ -90,6 +90,7 @@ mod ec2_clear;
 #[cfg(feature = "aws")]
 pub mod ec2_describe;
 #[cfg(feature = "aws")]
+mod ec2_disk_key;
 mod ec2_end;
 #[cfg(feature = "aws")]
 mod ec2_errors;

@@ -18,7 +18,7 @@ mod asked {
     use crate::market::{Arch, Catalog, PriceRule, Region};
     use crate::policy::doctor::{
         AFTER_CREDENTIALS, Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_image,
-        judge_network, judge_price_list, judge_quotas, judge_role, judge_spot_role, judge_writing,
+        judge_network, judge_price_list, judge_quotas, judge_role, judge_spot_role, judge_stand_in, judge_writing,
     };
     use crate::policy::proof;
     use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
@@ -197,8 +197,7 @@ mod asked {
     async fn endpoint(desk: &Desk) -> Check {
         match desk.doctor.endpoint().await {
             None => Check::ok("endpoint", "AWS's own"),
-            Some(url) => Check::warning("endpoint", format!("{url} stands in for AWS"))
-                .fix("for the real one: unset AWS_ENDPOINT_URL, and `endpoint_url` in [aws]"),
+            Some(url) => judge_stand_in(&url),
         }
     }
 

@@ -83,6 +83,7 @@ mod machine;
 mod most;
 mod no_image;
 mod nothing_fits;
+mod one_more;
 mod other_root;
 mod outputs;
 mod patience;

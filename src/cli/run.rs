@@ -13,7 +13,9 @@ use super::reach::OutOfReach;
 use super::run_from::From;
 use super::signals::{Left, gone_before};
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, keeps, outputs, plan, plan_text, proven, ready, receipt, submission, within};
+use super::{
+    Context, ExitCode, Fault, JobArgs, cadence, job_root, keeps, one_more, outputs, plan, plan_text, proven, ready, receipt, submission, within,
+};
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
 use crate::job::{JobId, JobOutcome, Receipt};
 use crate::jobdir::{JobDir, proof_keys};
@@ -43,6 +45,10 @@ pub struct Args {
     /// Show the plan and what it can cost; start nothing
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Run one more beside a job of this name that is under way, without a question
+    #[arg(long)]
+    pub again: bool,
 
     /// Run although saves of this job took longer than the notice of a spot machine
     #[arg(long)]
@@ -95,8 +101,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let proofs = async { if is_asked && args.detach { Some(proven::look(&workstation, &store).await) } else { None } };
     let reached = reach_root(context, &store, spec.spec.machine.cloud);
     // At once: what was measured of the job's saves, what was proven of the account and whose clock is right take no time of their own before the launch.
-    let (reached, measured, proofs, (planned, lacks), clock) =
-        tokio::join!(reached, cadence::measured(&store, spec), proofs, ready::planned(context, &controller, spec), controller.check_clock());
+    let others = one_more::others(context, &store, &spec.spec.name, args.again);
+    let planned = ready::planned(context, &controller, spec);
+    let (reached, measured, proofs, (planned, lacks), clock, others) =
+        tokio::join!(reached, cadence::measured(&store, spec), proofs, planned, controller.check_clock(), others);
     reached?;
     if planned.is_ok() || ready::was_seen(context, &lacks) {
         ready::refuse(&lacks, spec)?;
@@ -120,12 +128,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
+    one_more::ask(context, &others)?;
     if args.detach {
         within::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
     let mut left = Left::listen();
     let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, draft, planned, &mut left).await?;
-    let has_left = has_left || !left.unless_heard(say_that_it_is_one_more(context, &store, dir.job())).await;
+    let has_left = has_left || !args.again && others.is_empty() && !left.unless_heard(one_more::say(context, &store, dir.job())).await;
     if args.detach || has_left {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
             return end(context, &dir, &receipt, args.outputs.as_deref()).await;
@@ -192,16 +201,6 @@ pub fn refuse_wrong_clock(checked: Result<(), ActError>) -> Result<(), Fault> {
 /// A launch that was refused for good is the end of the job already: its receipt.
 pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receipt> {
     if memory.was_refused_for_good() { dir.receipt().await.ok().flatten() } else { None }
-}
-
-/// After the launch, which waits for nothing that is not needed for it; a store that does not answer now ends nothing that runs.
-async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) {
-    let name = job.name();
-    let Ok(others) = job_root::under_way(store, name).await else { return };
-    if let Some(other) = others.iter().find(|other| *other != job) {
-        context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
-        context.printer.hint(format!("`lamp cancel {job}` ends this one"));
-    }
 }
 
 /// A job that was made.

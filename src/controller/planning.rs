@@ -153,7 +153,8 @@ impl Controller {
         let Choice { decided, outlook, waits, .. } = choice;
         let Launchable { placed, launch, unready } = found;
         let limits = &spec.spec.limits;
-        let boot = spec.trial.map_or(limits.boot, |trial| proof::boot_tag(&trial, limits.boot));
+        let limit = limits.boot_of(&placed.offer.instance_type);
+        let boot = spec.trial.map_or(limit, |trial| proof::boot_tag(&trial, limit));
         let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: limits.lease, boot, kill_at: placed.kill_at };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
@@ -180,7 +181,7 @@ impl Controller {
             client_token,
             kill_at: placed.kill_at,
             lease: limits.lease,
-            boot: limits.boot,
+            boot: limit,
             resume_from,
             launch_by: None,
             starts: spec.continues.as_ref().zip(kept).map(|(continues, kept)| continues.starts(kept)),

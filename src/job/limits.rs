@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::market::{Span, Usd};
+use crate::market::{Span, Usd, is_bare_metal};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -40,6 +40,11 @@ impl LimitsSpec {
     pub fn bound_a_machine(&self) -> bool {
         self.max_runtime.is_some() || self.budget.is_some() || self.deadline.is_some()
     }
+
+    /// How long a machine of this type may live before its agent has said a word. What the job says holds for every type.
+    pub fn boot_of(&self, instance_type: &str) -> Span {
+        if self.boot == BOOT && is_bare_metal(instance_type) { BOOT_BARE_METAL } else { self.boot }
+    }
 }
 
 /// An hour. The longest setups build flash-attention or a CUDA extension, or fetch hundreds of GB: 20 to 50 minutes. Shorter ends
@@ -58,6 +63,23 @@ pub const LEASE_BOUNDS: (Span, Span) = (Span::from_secs(2 * 60), Span::from_secs
 /// shorter ends slow images, longer bills a machine on which nothing runs.
 pub const BOOT: Span = Span::from_secs(15 * 60);
 
+/// The same of bare metal, whose firmware tests the whole computer first: EC2 says "up to 20 minutes", and large ones take longer.
+pub const BOOT_BARE_METAL: Span = Span::from_secs(35 * 60);
+
 /// The shortest and the longest time for a boot. A small machine from a plain image is up in a minute; an hour is for one that
 /// first unpacks a disk of hundreds of GB.
 pub const BOOT_BOUNDS: (Span, Span) = (Span::from_secs(2 * 60), Span::from_secs(3600));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn bare_metal_has_longer_to_boot_unless_the_job_says_how_long() {
+        let limits = LimitsSpec::default();
+        for (kind, boot) in [("g4dn.metal", BOOT_BARE_METAL), ("i4i.metal-24xl", BOOT_BARE_METAL), ("g5.xlarge", BOOT), ("local", BOOT)] {
+            assert_eq!(limits.boot_of(kind), boot, "{kind}");
+        }
+        let said = Span::from_secs(300);
+        assert_eq!(LimitsSpec { boot: said, ..limits }.boot_of("g4dn.metal"), said);
+    }
+}

@@ -112,6 +112,11 @@ pub fn has_a_size(name: &str) -> bool {
     })
 }
 
+/// Whether this is a whole computer and no part of one: `g4dn.metal`, `i4i.metal-24xl`.
+pub fn is_bare_metal(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(_, size)| size == "metal" || size.starts_with("metal-"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ mod supply;
 pub use catalog::{Catalog, Dated, beside_an_hour};
 pub use cuda::{Cuda, CudaError};
 pub use fallback_cost::{FallbackCost, FallbackCostError};
-pub use machine_type::{Fit, MachineType, has_a_size, none_so_large};
+pub use machine_type::{Fit, MachineType, has_a_size, is_bare_metal, none_so_large};
 pub use money::{MoneyError, Usd, UsdPerHour};
 pub use near::did_you_mean;
 pub use offer::{Arch, Market, Offer};

@@ -2,7 +2,9 @@
 
 use std::process::{Command, Stdio};
 
+use super::place::Place;
 use super::sandbox::Sandbox;
+use super::terminal::Terminal;
 
 #[test]
 fn init_of_a_file_names_the_line_for_its_folder() {
@@ -95,4 +97,26 @@ fn plan_says_what_comes_on_top_of_the_budget() {
     let sandbox = Sandbox::new();
     let ended = sandbox.lamp(&["plan", "--budget", "8", "--usd-per-hour", "60", "--", "true"]);
     assert!(ended.out.contains("at most $13.00: its budget, and five minutes to save and to power off"), "{ended:?}");
+}
+
+/// Enter was pressed twice, or the same file in a second terminal.
+#[test]
+fn second_run_of_a_name_is_asked_about_on_a_terminal() {
+    if !Terminal::is_there() {
+        return super::skipped::skipped("no `script`, which makes a terminal");
+    }
+    let place = Place::new("while [ ! -e go ]; do sleep 0.1; done");
+    place.0.write("lamp.toml", "name = 'twice'\ncommand = ['sh', 'job.sh']\n");
+    let first = place.0.lamp(&["run", "-d"]);
+    assert_eq!(first.code, 0, "{first:?}");
+    let mut terminal = Terminal::of(&place, &["run", "-d"]);
+    terminal.until("run one more? [y/N]");
+    terminal.types("\n");
+    assert_eq!(terminal.end(), Some(102), "{}", terminal.screen());
+    assert!(terminal.screen().contains("`lamp run --again` runs one more without a question"), "{}", terminal.screen());
+    assert_eq!(super::start::jobs(&place).len(), 1);
+    let again = Terminal::of(&place, &["run", "-d", "--again"]).end();
+    assert_eq!((again, super::start::jobs(&place).len()), (Some(0), 2));
+    assert_eq!(place.0.lamp(&["cancel", "--all", "--yes"]).code, 0);
+    place.nothing_is_left();
 }

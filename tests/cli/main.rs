@@ -49,6 +49,7 @@ mod permissions;
 mod permissions_setup;
 mod place;
 #[cfg(feature = "aws")]
+mod plan_account;
 mod plan_aws;
 #[cfg(feature = "aws")]
 mod plan_bid;

@@ -22,7 +22,7 @@ fn stops_on_failure(more: &str) -> Place {
     place
 }
 
-fn jobs(place: &Place) -> Vec<String> {
+pub(super) fn jobs(place: &Place) -> Vec<String> {
     let (code, status) = place.0.json(&["status", "-o", "json"]);
     assert_eq!(code, 0);
     status["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect()

@@ -5,7 +5,7 @@ use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ImageFound, P
 use lamplighter::market::{Arch, Market, QuotaKind, gpu_quotas};
 use lamplighter::policy::doctor::{
     Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_image, judge_network, judge_price_list, judge_quotas, judge_role,
-    judge_spot_role, judge_writing, worst,
+    judge_spot_role, judge_stand_in, judge_writing, worst,
 };
 
 fn names() -> SetupNames {
@@ -178,4 +178,14 @@ fn the_worst_is_the_end() {
     let checks = [judge_spot_role(&Found::There(())), judge_spot_role(&Found::Nothing), judge_price_list("us-east-2", false, &Found::There(()))];
     assert_eq!(worst(&checks), Level::Warning);
     assert_eq!(worst(&[Check::new("x", Level::Skipped, "")]), Level::Skipped);
+}
+
+#[test]
+fn address_of_this_computer_is_beyond_the_reach_of_machines() {
+    for own in ["http://127.0.0.1:5000", "http://localhost:4566/", "https://[::1]:1", "http://127.8.0.1"] {
+        assert!(judge_stand_in(own).said.contains("no machine reaches it"), "{own}");
+    }
+    for other in ["http://10.0.0.5:5000", "https://moto.example", "nonsense"] {
+        assert_eq!(judge_stand_in(other).said, format!("{other} stands in for AWS"));
+    }
 }

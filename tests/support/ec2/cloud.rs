@@ -39,6 +39,8 @@ pub(super) struct Cloud {
     pub launching: Mutex<()>,
     /// What moto was asked once: subnets and their zones.
     pub zones: Mutex<BTreeMap<String, String>>,
+    /// The default key of disks; empty: AWS's own.
+    pub disk_key: Mutex<String>,
     /// And the regions of buckets.
     pub buckets: Mutex<BTreeMap<String, String>>,
     pub closed: AtomicBool,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::cloud::{Cloud, ec2_answer, numbered, refused};
+use super::cloud::{Cloud, ec2_answer, lock, numbered, refused};
 use super::http::Answer;
 use super::query::{self, Params};
 use super::route::{ABSENT, Asked, among, passes};
@@ -28,6 +28,11 @@ pub(super) fn answer(cloud: &Cloud, asked: &Asked, action: &str) -> Option<Answe
             let to = asked.get("InstanceInitiatedShutdownBehavior.Value").to_owned();
             cloud.world().find(asked.get("InstanceId"))?.on_shutdown = to;
             Some(ec2_answer(action, [Node::leaf("return", true)]))
+        }
+        // moto knows no such key.
+        "GetEbsDefaultKmsKeyId" => {
+            let key = lock(&cloud.disk_key).clone();
+            Some(ec2_answer(action, [Node::leaf("kmsKeyId", if key.is_empty() { "alias/aws/ebs" } else { &key })]))
         }
         "CreateTags" | "DeleteTags" => tags(cloud, asked, action),
         other if CHANGES.iter().any(|start| other.starts_with(start)) => {

@@ -83,6 +83,7 @@ impl FalseEc2 {
             ahead: Mutex::default(),
             launching: Mutex::default(),
             zones: Mutex::default(),
+            disk_key: Mutex::default(),
             buckets: Mutex::default(),
             closed: AtomicBool::new(false),
             began: Instant::now(),
@@ -353,6 +354,11 @@ impl FalseEc2 {
     /// The first page of prices is empty, and says where the next begins.
     pub fn begins_with_an_empty_page_of_prices(&self) {
         lock(&self.cloud.catalogue).is_first_page_empty = true;
+    }
+
+    /// Disks are encrypted with this key where nobody says with which.
+    pub fn disk_key(&self, key: &str) {
+        *lock(&self.cloud.disk_key) = key.into();
     }
 
     /// The on-demand price of a type.

@@ -1,0 +1,50 @@
+//! `lamp run` of a name under which a job is under way: on a terminal it asks first, elsewhere it says so.
+//!
+//! Two jobs of a name are nothing wrong (a loop over seeds makes them), and a second Enter is. What must never live here: which job
+//! a name means.
+
+use std::io::IsTerminal as _;
+
+use super::{Context, ExitCode, Fault, job_root, signals};
+use crate::job::JobId;
+use crate::wire::Store;
+
+const NOTHING: &str = "nothing was started, and nothing bills";
+
+/// Whether somebody is there who can be asked.
+fn can_ask(context: &Context) -> bool {
+    std::io::stdin().is_terminal() && !context.is_machine_output()
+}
+
+/// The jobs of this name that have not ended, where a person can be asked about them; else nothing is looked up.
+pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -> Vec<JobId> {
+    if again || !can_ask(context) {
+        return Vec::new();
+    }
+    job_root::under_way(store, name).await.unwrap_or_default()
+}
+
+/// # Errors
+/// The answer is no.
+pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
+    let Some(other) = others.first() else { return Ok(()) };
+    let more = if others.len() > 1 { format!(" and {} more of this name are", others.len() - 1) } else { " of this name is".to_owned() };
+    let Some(answer) = signals::line_or_left(|| context.printer.note(format!("`{other}`{more} under way already; run one more? [y/N]"))) else {
+        return Err(signals::left_at_the_question(NOTHING));
+    };
+    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        return Ok(());
+    }
+    Err(Fault::new(ExitCode::REFUSED, format!("`{other}` is under way already"))
+        .meaning(NOTHING)
+        .hint(format!("`lamp attach {other}` shows it; `lamp run --again` runs one more without a question")))
+}
+
+/// After the launch, which waits for nothing that is not needed for it; a store that does not answer now ends nothing that runs.
+pub async fn say(context: &Context, store: &Store, job: &JobId) {
+    let Ok(others) = job_root::under_way(store, job.name()).await else { return };
+    if let Some(other) = others.iter().find(|other| *other != job) {
+        context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
+        context.printer.hint(format!("`lamp cancel {job}` ends this one"));
+    }
+}
