@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::job::{AttemptNo, JobId};
+use crate::job::{AttemptNo, JobId, REHEARSAL};
 
 /// What the environment is made of.
 #[derive(Clone, Debug)]
@@ -43,7 +43,8 @@ pub fn environment(place: &Place<'_>, user: &BTreeMap<String, String>) -> BTreeM
 fn own(place: &Place<'_>) -> BTreeMap<String, String> {
     let mut env = map([
         ("LAMP_JOB", place.job.to_string()),
-        ("LAMP_JOB_NAME", place.name.to_owned()),
+        // What a setup keeps by it on a machine is the same in a rehearsal.
+        ("LAMP_JOB_NAME", place.name.strip_suffix(REHEARSAL).unwrap_or(place.name).to_owned()),
         ("LAMP_ATTEMPT", place.attempt.number().to_string()),
         ("LAMP_INSTANCE", place.instance.to_owned()),
         ("LAMP_WORKDIR", text(place.workdir)),

@@ -9,11 +9,10 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use super::rehearsal_cadence::CLOUDS_NOTICE;
-use super::rehearse::REHEARSAL;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::controller::Planned;
-use crate::job::{CheckpointSpec, MarketChoice, ResolvedSpec};
+use crate::job::{CheckpointSpec, MarketChoice, REHEARSAL, ResolvedSpec};
 use crate::jobdir::{self, JobDir, What, layout};
 use crate::market::{Cloud, Span};
 use crate::policy::auto::UNMEASURED_START;
@@ -60,11 +59,15 @@ pub struct Measured {
 ///
 /// Three reads of the job root in turn, whatever the number of saves; two more where its checkpoints are gone.
 pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
-    let (job, machine) = (&spec.spec, &spec.spec.machine);
+    let machine = &spec.spec.machine;
+    let is_taken = machine.cloud != Cloud::Local && machine.market != MarketChoice::OnDemand;
+    if is_taken { ever_measured(store, spec).await } else { None }
+}
+
+/// The same for whatever machine.
+pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
+    let job = &spec.spec;
     let checkpoint = job.checkpoint.as_ref()?;
-    if machine.cloud == Cloud::Local || machine.market == MarketChoice::OnDemand {
-        return None;
-    }
     let rehearsed = format!("{}{REHEARSAL}", job.name);
     let dir = job_root::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
     let (numbers, earlier, gone) = tokio::join!(dir.checkpoint_numbers(), dir.spec(), dir.discarded());
@@ -81,15 +84,20 @@ pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
     Some(Measured { job: dir.job().as_str().to_owned(), saves, spec: checkpoint.clone() })
 }
 
-/// As the events of the last attempt tell them: they stay where the checkpoints were discarded.
+/// As the events of the last attempt that saved tell them: they stay where the checkpoints were discarded.
 async fn told(dir: &JobDir) -> Option<Vec<(f64, f64)>> {
-    let last = dir.attempts().await.ok()?.pop()?;
-    let events = dir.events(last).await.ok()?;
-    let saves = events.iter().rev().filter_map(|event| match event.what {
-        What::Checkpoint { save_secs, upload_secs, .. } => Some((save_secs, upload_secs)),
-        _ => None,
-    });
-    Some(saves.take(SAVES_READ).collect())
+    for attempt in dir.attempts().await.ok()?.into_iter().rev() {
+        let events = dir.events(attempt).await.ok()?;
+        let saves = events.iter().rev().filter_map(|event| match event.what {
+            What::Checkpoint { save_secs, upload_secs, .. } => Some((save_secs, upload_secs)),
+            _ => None,
+        });
+        let saves: Vec<(f64, f64)> = saves.take(SAVES_READ).collect();
+        if !saves.is_empty() {
+            return Some(saves);
+        }
+    }
+    None
 }
 
 /// Beside a plan: what the job's cadence costs on machines of the planned pool.
@@ -105,6 +113,11 @@ pub async fn of(store: &Store, measured: Option<&Measured>, planned: &Planned) -
 }
 
 impl Measured {
+    /// How long the work stands still for a save, seconds, and who measured it.
+    pub fn save(&self) -> Option<(f64, &str)> {
+        Some((self.seconds()?.0, &self.job))
+    }
+
     /// Standing still for a save, the median; and until it is uploaded, the 95th percentile.
     fn seconds(&self) -> Option<(f64, f64)> {
         let save = quantile(self.saves.iter().map(|(save, _)| *save).collect(), 50)?;

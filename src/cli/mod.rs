@@ -110,6 +110,7 @@ mod rehearsal;
 mod rehearsal_again;
 mod rehearsal_cadence;
 mod rehearsal_cut;
+mod rehearsal_environment;
 mod rehearsal_missing;
 mod rehearsal_watch;
 mod rehearse;

@@ -5,6 +5,7 @@
 //! ```
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -14,8 +15,8 @@ use super::rehearsal::{Check, Evidence, checks, notice, proved, saved};
 use super::rehearsal_missing::{is_hopeless, never_rests};
 use super::rehearsal_watch::FIRST_STEP_WITHIN;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, signals, submission};
-use crate::job::{AttemptNo, AttemptPhase, EndedBecause, MarketChoice, Receipt, Wish};
+use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, rehearsal_environment, run, signals, submission};
+use crate::job::{AttemptNo, AttemptPhase, Discarded, EndedBecause, MarketChoice, RECORD_FORMAT, REHEARSAL, Receipt, StoredKind, Wish};
 use crate::jobdir::{JobDir, JobDirError, What};
 use crate::market::{Cloud, Span};
 use crate::wire::Workstation;
@@ -36,9 +37,13 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "120s")]
     pub notice: Span,
 
-    /// Let the job run to its end afterwards
+    /// Let the job run to its end afterwards, and keep what it stored
     #[arg(long)]
     pub to_end: bool,
+
+    /// Run all of the setup, as a machine does, although an environment is here
+    #[arg(long)]
+    pub install: bool,
 }
 
 /// What `-o json` prints.
@@ -50,9 +55,6 @@ struct Report<'a> {
     /// The end of the job, with --to-end.
     receipt: Option<&'a Receipt>,
 }
-
-/// How the name of a rehearsal's job ends, to tell it from the job itself.
-pub const REHEARSAL: &str = "-rehearsal";
 
 /// Between two looks at the records.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -77,10 +79,25 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if evidence.checkpoint.is_none() {
         return Ok(report(context, None, &checks(&evidence), None));
     }
+    if !args.install {
+        use_what_is_here(context, &mut prepared);
+    }
     let stage = Stage::build(args, context, &prepared).await?;
     let receipt = stage.play(&mut evidence).await?;
     let checks = checks(&evidence);
+    if !args.to_end {
+        stage.clear(proved(&checks)).await;
+    }
     Ok(report(context, Some(stage.dir.job().as_str()), &checks, receipt.as_ref().filter(|_| args.to_end)))
+}
+
+/// The environment that is here instead of one more: it may be of gigabytes, and take minutes.
+fn use_what_is_here(context: &Context, prepared: &mut Prepared) {
+    let Some(found) = rehearsal_environment::find(&prepared.loaded.workdir, context.environment.python.clone()) else { return };
+    let path = context.environment.path.as_ref().and_then(|path| path.to_str());
+    if rehearsal_environment::use_it(&mut prepared.loaded.spec, &found, path) {
+        context.printer.note(format!("uses the Python environment {} and installs nothing; `--install` does as a machine would", found.display()));
+    }
 }
 
 pub(super) struct Stage<'a> {
@@ -139,6 +156,23 @@ impl<'a> Stage<'a> {
         }
         played?;
         driven.map(Some)
+    }
+
+    /// Removes what the rehearsal has stored: what was measured stays in its events, and its log where there is something to look for.
+    async fn clear(&self, proved: bool) {
+        let goes = |kind: StoredKind| proved || kind != StoredKind::Logs;
+        let Ok(stored) = self.dir.stored().await else { return };
+        let stored: Vec<_> = stored.into_iter().filter(|(kind, _)| goes(*kind)).collect();
+        let kinds = stored.iter().map(|(kind, _)| *kind).collect();
+        let gone = Discarded { format: RECORD_FORMAT, at: self.context.clock.now(), by: self.workstation.name.clone(), kinds };
+        let cleared = async {
+            self.dir.try_to_delete().await?;
+            self.dir.mean_to_discard(gone).await?;
+            self.dir.delete_stored(&stored, &AtomicU64::new(0)).await
+        };
+        if let Err(error) = cleared.await {
+            tracing::debug!("what the rehearsal stored is not all removed: {error}");
+        }
     }
 
     async fn fate(&self, evidence: &mut Evidence) -> Result<(), JobDirError> {

@@ -19,7 +19,7 @@ use super::simulate_text::{self as text, Row};
 use super::simulate_world::{self as world, Worlds};
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, Stream, job_root, plan, run, submission};
+use super::{Context, ExitCode, Fault, JobArgs, Stream, cadence, job_root, plan, run, submission};
 use crate::config::Hourly;
 use crate::controller::Outlook;
 use crate::job::{MachineSpec, MarketChoice, ResolvedSpec, Spec};
@@ -82,7 +82,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut spec = submission::spec(context, &loaded);
     let named = loaded.origins.get("machine.market").is_some_and(|origin| origin == "flag").then_some(spec.spec.machine.market);
     spec.spec.machine.market = MarketChoice::Auto;
-    let Given { play, pool, extras, out_of_reach } = self::given(args, context, &spec, named).await?;
+    let Given { mut play, pool, extras, out_of_reach } = self::given(args, context, &spec, named).await?;
+    let saves = Saves::measured(context, &spec).await;
+    if let Some(saves) = &saves {
+        play.work = times(play.work, saves.stretch());
+    }
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let prices = args.prices.as_deref().map(read_prices).transpose()?;
     let prices = prices.and_then(|(course, made)| PriceRound::of(&course, made)).map(Arc::new);
@@ -113,7 +117,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let job = json!({
             "work_hours": hours(play.work), "deadline_hours": play.deadline.map(hours), "start_seconds": play.start.as_secs_f64(),
             "max_runtime_seconds": play.limits.max_runtime.map(|time| time.as_secs_f64()), "budget_usd": play.limits.budget,
-            "saves_every_seconds": play.saves_every.as_secs_f64(), "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
+            "save_seconds": saves.as_ref().map(|saves| saves.each), "saves_every_seconds": play.saves_every.as_secs_f64(), "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
             "extras_usd_per_hour": extras,
         });
         let traces: Vec<String> = args.trace.iter().map(|file| file.display().to_string()).collect();
@@ -130,6 +134,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.line(format!("\n{}", text::plot(&rows, width)));
     }
     text::legend(&rows, &play).into_iter().for_each(|line| context.printer.note(line));
+    saves.iter().filter_map(Saves::sentence).for_each(|line| context.printer.note(line));
     let what = if args.quick {
         "the choice of the market alone, played"
     } else {
@@ -142,6 +147,38 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     context.printer.note("nothing was started");
     Ok(code)
+}
+
+/// What the saves of a job take of its time.
+struct Saves {
+    /// Seconds of each.
+    each: f64,
+    interval: Span,
+    measured_by: String,
+}
+
+impl Saves {
+    /// `None`: no run of this name and no rehearsal has measured one, or nobody answers.
+    async fn measured(context: &Context, spec: &ResolvedSpec) -> Option<Saves> {
+        let interval = spec.spec.checkpoint.as_ref()?.interval;
+        let measured = cadence::ever_measured(&job_root::open_existing(context).await.ok()?, spec).await?;
+        let (each, measured_by) = measured.save()?;
+        (interval > Span::ZERO).then(|| Saves { each, interval, measured_by: measured_by.to_owned() })
+    }
+
+    /// How much longer the work takes.
+    fn stretch(&self) -> f64 {
+        1.0 + self.each / self.interval.duration().as_secs_f64()
+    }
+
+    /// `None`: they take less than a thousandth of it.
+    fn sentence(&self) -> Option<String> {
+        let Saves { each, interval, measured_by } = self;
+        let share = (self.stretch() - 1.0) * 100.0;
+        let text =
+            format!("the work stands still for {each:.1} s each {interval}, as `{measured_by}` measured its saves: that makes it {share:.1}% longer");
+        (share >= 0.1).then_some(text)
+    }
 }
 
 /// What a job is played with.
@@ -321,5 +358,18 @@ fn source(args: &Args, pool: &Pool, traces: &[CapacityTrace]) -> String {
         (0, None) => "courses drawn from the law of spot machines in general (docs/policies.md); nobody has looked at this pool yet".to_owned(),
         (1, _) => format!("the recorded course {}", args.trace[0].display()),
         (many, _) => format!("{many} recorded courses"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn saves_make_the_work_longer_by_what_they_were_measured_to_take() {
+        let saves = |each: f64| Saves { each, interval: Span::from_secs(600), measured_by: "x-222222".into() };
+        assert!((saves(60.0).stretch() - 1.1).abs() < 1e-9);
+        let said = "the work stands still for 60.0 s each 10m, as `x-222222` measured its saves: that makes it 10.0% longer";
+        assert_eq!((saves(60.0).sentence().as_deref(), saves(0.1).sentence()), (Some(said), None));
     }
 }

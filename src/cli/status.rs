@@ -9,12 +9,11 @@ use serde::Serialize;
 
 use super::caps::{self, CapsShown};
 use super::discarded::DiscardedShown;
-use super::rehearse::REHEARSAL;
 use super::spec_gone::SpecGone;
 use super::summary::Summary;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, kept, live, other_root, render_table_within, silence};
-use crate::job::{JobId, JobState, Plan};
+use crate::job::{JobId, JobState, Plan, REHEARSAL};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
 use crate::policy::LIMIT_NEARS;

@@ -33,6 +33,8 @@ pub struct Environment {
     pub user: Option<String>,
     pub no_color: bool,
     pub path: Option<OsString>,
+    /// Of the Python that is active: `VIRTUAL_ENV`, else `CONDA_PREFIX`.
+    pub python: Option<PathBuf>,
     pub lambda_api: Option<String>,
     /// The names of all variables that are set and not empty, for the secrets of jobs. No value is kept here.
     pub names: BTreeSet<String>,
@@ -68,6 +70,7 @@ impl Environment {
             names: std::env::vars_os().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| name.into_string().ok()).collect(),
             no_color: raw("NO_COLOR").is_some(),
             path: raw("PATH"),
+            python: raw("VIRTUAL_ENV").or_else(|| raw("CONDA_PREFIX")).map(PathBuf::from),
             lambda_api: text("AWS_LAMBDA_RUNTIME_API"),
             workload: raw("LAMP_WORKLOAD").map(|_| text("LAMP_JOB").map_or("a workload".to_owned(), |job| format!("the workload of job `{job}`"))),
         }

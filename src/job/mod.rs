@@ -72,5 +72,5 @@ pub use shell::{setup_argv, shell_word, shown};
 pub use signal::signal_name;
 pub use spec::{
     ALONE_WRITER, CheckpointSpec, CodeArchive, CodeSource, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec,
-    OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    OnSpec, REHEARSAL, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

@@ -40,6 +40,9 @@ pub struct ResolvedSpec {
     pub trial: Option<Trial>,
 }
 
+/// How the name of a rehearsal's job ends, to tell it from the job itself.
+pub const REHEARSAL: &str = "-rehearsal";
+
 /// How `written_by` begins in the spec of a run of the agent alone.
 pub const ALONE_WRITER: &str = "lamp-agent ";
 

@@ -32,3 +32,41 @@ fn a_rehearsal_of_a_script_that_tells_no_step_concludes_from_what_it_reads() {
     assert_eq!((code, failed(&report)), (109, vec!["went_on"]), "{report:#}");
     assert!(report.to_string().contains("read no file of its checkpoint"), "{report:#}");
 }
+
+/// As `lamp init` writes it: a requirements.txt, and a command of its own environment. The one that people have stands beside the script.
+#[test]
+fn rehearsal_uses_the_environment_that_is_here_and_leaves_nothing() {
+    let place = Place::new("");
+    place.0.write("train.py", TELLS_NOTHING.replace("RESUMES", "True").replacen("import os", "import mine, os", 1));
+    let made = std::process::Command::new("python3").args(["-m", "venv", "--without-pip", ".venv"]).current_dir(place.0.path()).output();
+    assert!(made.expect("python3").status.success());
+    let site = std::fs::read_dir(place.0.path().join(".venv/lib")).expect("lib").next().expect("a python").expect("read").path();
+    std::fs::write(site.join("site-packages/mine.py"), "").expect("a package that is in that environment alone");
+    let setup = r#"['venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME', 'test -x "$venv/bin/pip" || python3 -m venv "$venv"', 'ln -sfn "$venv" .venv', 'touch set-up']"#;
+    place.0.write(
+        "lamp.toml",
+        format!("name = \"r\"\ncommand = [\".venv/bin/python\", \"train.py\"]\nsetup = {setup}\n[checkpoint]\npath = \"ckpt\"\ninterval = \"1s\"\n"),
+    );
+    let ended = place.0.lamp(&["rehearse", "--interrupt-after", "8s", "--notice", "0s"]);
+    assert!(ended.err.contains("uses the Python environment") && ended.err.contains("/.venv and installs nothing"), "{ended:?}");
+    // A file system that notes no reads proves nothing.
+    assert!(ended.code == 0 || ended.out.contains("did not say at which step"), "{ended:?}");
+    let of = |path: &str| std::fs::read_dir(place.0.path().join("home").join(path)).into_iter().flatten().flatten().count();
+    assert_eq!(of(".cache/lamplighter"), 0, "no second environment");
+    let root = place.0.path().join("home/.local/state/lamplighter/jobs");
+    let job = std::fs::read_dir(root).expect("jobs").next().expect("the rehearsal").expect("read").path();
+    let holds = |name: &str| walk(&job.join(name));
+    let kept = [holds("checkpoints"), holds("outputs"), holds("code")].concat();
+    assert_eq!(kept, Vec::<std::path::PathBuf>::new(), "its records alone stay");
+    place.nothing_is_left();
+
+    // What it measured stays, and is what a simulation counts.
+    let prices = ["simulate", "--quick", "--work", "10h", "--runs", "10", "--spot-price", "1", "--on-demand-price", "3", "-o", "json"];
+    let found = place.0.json(&prices);
+    assert!(found.1["job"]["save_seconds"].as_f64().is_some_and(|secs| (0.0..60.0).contains(&secs)), "{found:?}");
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}

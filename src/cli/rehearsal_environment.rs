@@ -1,0 +1,113 @@
+//! `lamp rehearse` runs in the Python environment that is here, and installs none beside it.
+//!
+//! ```text
+//!   setup = venv, pip install, other lines     .venv here, or an active one
+//!        └─ the lines that install go, the others stay; where the command names its own environment, a link stands there
+//! ```
+//! A script of its own (`bash setup.sh`) is run as it is: nobody can tell what of it installs. What must never live here: playing the
+//! rehearsal.
+
+use std::path::{Path, PathBuf};
+
+use crate::job::{Command, Spec};
+
+/// Programs that install an environment, or into one.
+const INSTALLERS: &[&str] = &["pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pdm", "pipenv", "virtualenv", "apt", "apt-get"];
+
+/// Where people keep the environment of a folder.
+const FOLDERS: &[&str] = &[".venv", "venv", "env"];
+
+/// The environment of this folder, else the one that is active.
+pub fn find(workdir: &Path, active: Option<PathBuf>) -> Option<PathBuf> {
+    let is_one = |folder: &PathBuf| folder.join("bin/python").exists();
+    let in_folder = FOLDERS.iter().map(|name| workdir.join(name));
+    in_folder.chain(active).find(is_one)
+}
+
+/// Takes from the setup what installs, and lets the command find this environment. Gives whether there was anything to take.
+pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
+    let Some(setup) = &spec.setup else { return false };
+    let (installs, others): (Vec<&str>, Vec<&str>) = setup.lines().partition(|line| installs(line));
+    if installs.is_empty() {
+        return false;
+    }
+    let mut lines: Vec<String> = others.into_iter().map(str::to_owned).collect();
+    let environment = environment.display().to_string();
+    if let Some(own) = own_environment(&spec.command) {
+        let parent = Path::new(own).parent().filter(|parent| !parent.as_os_str().is_empty());
+        lines.extend(parent.map(|parent| format!("mkdir -p '{}'", parent.display())));
+        lines.push(format!("ln -sfn '{}' '{own}'", environment.replace('\'', r"'\''")));
+    }
+    let says_more = lines.iter().any(|line| !line.trim().is_empty() && line.trim() != "set -e");
+    spec.setup = says_more.then(|| lines.join("\n") + "\n");
+    spec.env.insert("VIRTUAL_ENV".into(), environment.clone());
+    spec.env.insert("PATH".into(), format!("{environment}/bin:{}", path.unwrap_or("/usr/local/bin:/usr/bin:/bin")));
+    true
+}
+
+/// Whether a line of a setup makes an environment, or installs into one.
+fn installs(line: &str) -> bool {
+    let line = line.trim();
+    let makes_a_link = line.starts_with("ln ") && line.split_whitespace().any(|word| word.contains("venv"));
+    let names_one = line.starts_with("venv=") || line.starts_with("VENV=");
+    let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || "\"';&|()".contains(c)).filter(|word| !word.is_empty()).collect();
+    let is_installer = |word: &&str| INSTALLERS.contains(&word.rsplit('/').next().unwrap_or(word));
+    let as_module = words.windows(2).any(|pair| pair[0] == "-m" && ["venv", "pip", "virtualenv", "uv"].contains(&pair[1]));
+    let activates = words.iter().any(|word| word.ends_with("bin/activate"));
+    makes_a_link || names_one || as_module || activates || words.iter().any(is_installer)
+}
+
+/// `.venv` of `.venv/bin/python train.py`: where the command looks for an environment of its own.
+fn own_environment(command: &Command) -> Option<&str> {
+    let first = match command {
+        Command::Args(args) => args.first()?.as_str(),
+        Command::Shell(script) => script.split_whitespace().find(|word| word.contains("/bin/"))?,
+    };
+    let (folder, program) = first.rsplit_once("/bin/")?;
+    (!folder.starts_with('/') && !folder.is_empty() && !program.contains('/')).then_some(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(command: &[&str], setup: &str) -> Spec {
+        Spec { command: Command::Args(command.iter().map(|word| (*word).to_owned()).collect()), setup: Some(setup.into()), ..Spec::bare() }
+    }
+
+    #[test]
+    fn what_installs_goes_and_the_rest_of_the_setup_stays() {
+        let setup = "set -e\nvenv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME\ntest -x \"$venv/bin/pip\" || python3 -m venv \"$venv\"\n\
+            \"$venv/bin/pip\" install --quiet -r requirements.txt\nln -sfn \"$venv\" .venv\nmkdir -p out\n";
+        let mut drafted = spec(&[".venv/bin/python", "train.py"], setup);
+        assert!(use_it(&mut drafted, Path::new("/home/ada/p/.venv"), Some("/usr/bin")));
+        assert_eq!(drafted.setup.as_deref(), Some("set -e\nmkdir -p out\nln -sfn '/home/ada/p/.venv' '.venv'\n"));
+        assert_eq!(drafted.env["PATH"], "/home/ada/p/.venv/bin:/usr/bin");
+        let mut bare = spec(&["python3", "train.py"], "set -e\npip install -r requirements.txt\n");
+        assert!(use_it(&mut bare, Path::new("/v"), None));
+        assert_eq!(bare.setup, None);
+    }
+
+    #[test]
+    fn setup_that_installs_nothing_or_is_a_script_stays_as_it_is() {
+        for setup in ["set -e\nmkdir -p data\ncp -r /data/mnist data\n", "bash setup.sh", "set -e\nln -sfn checkpoints/out out\n"] {
+            let mut said = spec(&["python3", "train.py"], setup);
+            let before = said.clone();
+            assert!(!use_it(&mut said, Path::new("/v"), None), "{setup}");
+            assert_eq!(said, before);
+        }
+    }
+
+    #[test]
+    fn environment_of_the_folder_comes_before_the_active_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let active = folder.path().join("elsewhere");
+        std::fs::create_dir_all(active.join("bin")).expect("made");
+        std::fs::write(active.join("bin/python"), "").expect("written");
+        assert_eq!(find(folder.path(), Some(active.clone())), Some(active.clone()));
+        std::fs::create_dir_all(folder.path().join("venv/bin")).expect("made");
+        std::fs::write(folder.path().join("venv/bin/python"), "").expect("written");
+        assert_eq!(find(folder.path(), Some(active)), Some(folder.path().join("venv")));
+        assert_eq!(find(&folder.path().join("none"), None), None);
+    }
+}
