@@ -33,7 +33,7 @@ impl Cloud for ShippedCloud {
         let catalog = Catalog::shipped();
         let mut supply = Supply::default();
         if machine.gpus.count == 0 && machine.instance_types.is_empty() {
-            supply.refused.push("the shipped catalogue has machines with GPUs alone, and the job asks for none".to_owned());
+            supply.refused.push("the shipped catalogue has machines with GPUs alone, and the job asks for none; `--gpus 1` asks for one".to_owned());
             return Ok(supply);
         }
         let unknown = machine.instance_types.iter().filter(|name| catalog.machine_type(name).is_none());
@@ -125,6 +125,6 @@ mod tests {
         let small = supply(machine("none", &["t3.micro"]), &["us-east-1"]).await;
         assert_eq!(small.refused, ["t3.micro is not in the shipped catalogue, which has machines with GPUs alone"]);
         let none = supply(machine("none", &[]), &["us-east-1"]).await;
-        assert!(none.offers.is_empty() && none.refused[0].ends_with("the job asks for none"), "{none:?}");
+        assert!(none.offers.is_empty() && none.refused[0].ends_with("the job asks for none; `--gpus 1` asks for one"), "{none:?}");
     }
 }
