@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
+use crate::job::harmless::{controls_escaped, harmless, one_line};
 use crate::ports::{Notification, Notifier, NotifierError};
 
 /// A mail server may take its time; a command that takes longer hangs, and is ended.
@@ -31,14 +32,17 @@ impl NotifyCommand {
         // Without its arguments: the address of a chat's hook is as good as a password, and this text is logged.
         let failed = |what: String| NotifierError { what: format!("the notify command `{program}` {what}") };
         let mut command = Command::new(program);
-        command.args(arguments).env("LAMP_TEXT", &notification.text).env("LAMP_JOB", notification.job.as_str());
+        // A chat or a terminal may show it as it is: what a workload or a file name says is no order to either.
+        let text = one_line(&harmless(&notification.text, false)).into_owned();
+        command.args(arguments).env("LAMP_TEXT", &text).env("LAMP_JOB", notification.job.as_str());
         command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
-        let event = serde_json::to_vec(notification).expect("an event holds only strings, finite numbers and maps with string keys");
+        let event = serde_json::to_string(&Notification { text, ..notification.clone() });
+        let event = event.expect("an event holds only strings, finite numbers and maps with string keys");
         // One time for both: a command that does not read its event would be waited for without an end.
         let ran = async {
             if let Some(mut input) = child.stdin.take()
-                && let Err(error) = input.write_all(&event).await
+                && let Err(error) = input.write_all(controls_escaped(&event).as_bytes()).await
             {
                 // `notify-send` reads nothing and may be gone already; its exit status says whether that was well.
                 tracing::debug!("the notify command read no event: {error}");
@@ -75,5 +79,26 @@ mod tests {
         let told = command.tell_within(&notification, Duration::from_secs(1));
         let told = tokio::time::timeout(Duration::from_secs(60), told).await.expect("its time is a second");
         assert!(told.expect_err("nobody was told").to_string().contains("took longer than 1 s"));
+    }
+
+    #[tokio::test]
+    async fn command_is_told_no_control_character_and_one_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let notification = Notification {
+            format: 1,
+            job: JobId::from_name("digits", [0; 6]),
+            name: "digits".into(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            kind: "attention",
+            text: "cannot send `a\u{1b}]0;owned\u{7}\nlamp: all is well`\u{202e}".into(),
+            receipt: None,
+        };
+        let script = format!("printf %s \"$LAMP_TEXT\" > {0}/text; cat > {0}/event", folder.path().display());
+        let command = NotifyCommand { argv: ["sh", "-c", &script].map(str::to_owned).to_vec() };
+        command.tell(&notification).await.expect("told");
+        for file in ["text", "event"] {
+            let told = std::fs::read_to_string(folder.path().join(file)).expect("written");
+            assert!(told.contains("a^[]0;owned^G^Jlamp: all is well") && !told.contains(|c: char| c.is_control() || c == '\u{202e}'), "{told:?}");
+        }
     }
 }

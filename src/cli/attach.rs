@@ -11,8 +11,9 @@ use super::log_tail::LogTail;
 use super::printer::CLEAR;
 use super::signals::Left;
 use super::summary::Summary;
-use super::{Context, Fault, harmless, job_root, live, logs, run, status};
+use super::{Context, Fault, job_root, live, logs, run, status};
 use crate::controller::{Controller, JobMemory};
+use crate::job::harmless::one_line;
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::policy::Wishes;
@@ -277,7 +278,7 @@ impl<'a> Attached<'a> {
         if self.terminal {
             self.make_room();
             let line = live::line(summary, self.context.clock.now(), terminal_width() - 1);
-            self.context.printer.raw_err(&format!("{CLEAR}{}", harmless::one_line(&line)));
+            self.context.printer.raw_err(&format!("{CLEAR}{}", one_line(&line)));
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
             self.make_room();

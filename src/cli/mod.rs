@@ -63,7 +63,6 @@ mod fetch;
 mod flags;
 mod forecast;
 mod give_up;
-mod harmless;
 mod iam;
 mod init;
 #[cfg(feature = "aws")]

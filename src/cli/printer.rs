@@ -13,10 +13,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 
+use super::Fault;
 use super::args::{ColorChoice, Format};
 use super::local_times::in_local_time;
 use super::wrap::wrap;
-use super::{Fault, harmless};
+use crate::job::harmless::{controls_escaped, harmless, one_line};
 use crate::job::{Finding, Severity};
 
 #[derive(Debug)]
@@ -144,12 +145,12 @@ impl Printer {
 
     /// One line of data.
     pub fn line(&self, text: impl Display) {
-        self.bytes(format!("{}\n", harmless::harmless(&text.to_string(), self.color_out)).as_bytes());
+        self.bytes(format!("{}\n", harmless(&text.to_string(), self.color_out)).as_bytes());
     }
 
     /// A sentence of data: on a terminal it is broken at words, and goes on below after `hang` blanks.
     pub fn prose(&self, hang: usize, text: impl Display) {
-        let text = harmless::one_line(&in_local_time(&text.to_string())).into_owned();
+        let text = one_line(&in_local_time(&text.to_string())).into_owned();
         self.line(self.columns_out.map_or_else(|| text.clone(), |width| wrap(&text, width, hang)));
     }
 
@@ -206,7 +207,7 @@ impl Printer {
     /// One document: pretty for `-o json`, one line for `-o jsonl`.
     pub fn json(&self, document: &impl Serialize) {
         let text = if self.format == Format::Jsonl { serde_json::to_string(document) } else { serde_json::to_string_pretty(document) };
-        self.line(harmless::controls_escaped(&text.expect("our documents have string keys and no failing serializers")));
+        self.line(controls_escaped(&text.expect("our documents have string keys and no failing serializers")));
     }
 
     /// From here on what is printed is rows: what must be said beside them goes to stderr also where machines read.
@@ -221,7 +222,7 @@ impl Printer {
     /// A sentence for people about what goes on; silent with `-q`, and where machines read a document.
     pub fn note(&self, text: impl Display) {
         if !self.quiet && self.speaks() {
-            self.err_line(&self.in_root(&harmless::one_line(&in_local_time(&text.to_string()))));
+            self.err_line(&self.in_root(&one_line(&in_local_time(&text.to_string()))));
         }
     }
 
@@ -251,7 +252,7 @@ impl Printer {
     }
 
     fn warn_line(&self, text: &str) {
-        let text = self.in_root(&harmless::one_line(&in_local_time(text)));
+        let text = self.in_root(&one_line(&in_local_time(text)));
         self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Warning, "warning:")));
     }
 
@@ -262,7 +263,7 @@ impl Printer {
     }
 
     fn hint_line(&self, text: &str) {
-        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Hint, "hint:"), harmless::one_line(text)));
+        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Hint, "hint:"), one_line(text)));
     }
 
     /// A question or a live line: stderr, no newline.
@@ -278,7 +279,7 @@ impl Printer {
     /// `ours` as it is, and the text without what a terminal obeys.
     fn to_err(&self, ours: &str, text: &str) {
         self.clear_screen();
-        let text = format!("{ours}{}", harmless::harmless(text, self.color_err));
+        let text = format!("{ours}{}", harmless(text, self.color_err));
         // Nobody is left to tell when stderr is gone.
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
@@ -288,15 +289,15 @@ impl Printer {
         let fault = &self.fault_in_root(fault);
         if self.format != Format::Text {
             let json = serde_json::json!({ "error": fault });
-            return self.to_err("", &format!("{}\n", harmless::controls_escaped(&json.to_string())));
+            return self.to_err("", &format!("{}\n", controls_escaped(&json.to_string())));
         }
         self.findings(fault.file.as_deref(), &fault.findings);
-        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Bad, "error:"), harmless::one_line(&fault.what)));
+        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Bad, "error:"), one_line(&fault.what)));
         for cause in &fault.causes {
-            self.err_line(&format!("  because: {}", harmless::one_line(cause)));
+            self.err_line(&format!("  because: {}", one_line(cause)));
         }
         if let Some(meaning) = &fault.meaning {
-            self.err_line(&harmless::one_line(meaning));
+            self.err_line(&one_line(meaning));
         }
         if let Some(hint) = &fault.hint {
             self.hint_line(hint);
@@ -323,10 +324,10 @@ impl Printer {
             (None, _) => String::new(),
         };
         let said = finding.to_string();
-        let (place, said) = (harmless::one_line(&place), harmless::one_line(&said));
+        let (place, said) = (one_line(&place), one_line(&said));
         let mut text = format!("{place}{} {said}", self.paint(stream, style, word));
         if let Some(hint) = &finding.hint {
-            text.push_str(&format!("\n  {} {}", self.paint(stream, Style::Hint, "hint:"), self.in_root(&harmless::one_line(hint))));
+            text.push_str(&format!("\n  {} {}", self.paint(stream, Style::Hint, "hint:"), self.in_root(&one_line(hint))));
         }
         text
     }

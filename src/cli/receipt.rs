@@ -10,8 +10,9 @@ use super::local_times::in_local_time;
 use super::status::local_time;
 use super::summary::Summary;
 use super::wrap::wrap;
-use super::{Context, ExitCode, Fault, Give, Stream, harmless, job_root, kept, outputs, render_table_within, run, silence};
+use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run, silence};
 use crate::controller::Ticked;
+use crate::job::harmless::one_line;
 use crate::job::{CheckpointSummary, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
 use crate::market::Span;
@@ -176,7 +177,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     lines.extend(receipt.left.iter().map(left));
     lines.extend(receipt.left_unasked.iter().map(|region| format!("  what it left in {region} is not known; `lamp sweep --residue` looks")));
     // Each is one line, whatever a name in it holds.
-    let text = lines.iter().map(|line| harmless::one_line(line)).collect::<Vec<_>>().join("\n");
+    let text = lines.iter().map(|line| one_line(line)).collect::<Vec<_>>().join("\n");
     in_local_time(&text).into_owned()
 }
 

@@ -20,6 +20,7 @@ mod discarded;
 mod format;
 mod given_up;
 mod glob;
+pub mod harmless;
 mod id;
 mod image;
 mod launcher;

@@ -1,8 +1,8 @@
-//! Text of others for a terminal: what a job, a record or a cloud says must not move the cursor, rename the window or
+//! Text of others for a terminal or a chat: what a job, a record or a cloud says must not move the cursor, rename the window or
 //! answer in the user's name.
 //!
-//! The printer calls this for all that it prints, so that no verb has to think of it. What must never live here: the
-//! workload's own log, which is shown as it is (docs/decisions/0025).
+//! The printer calls this for all that it prints, and the notifier for all that it tells, so that no verb has to think of it. What
+//! must never live here: the workload's own log, which is shown as it is (docs/decisions/0025).
 
 use std::borrow::Cow;
 
