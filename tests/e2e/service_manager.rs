@@ -11,7 +11,8 @@ use super::machine::{FOLDER, launched, until};
 use super::nspawn::Machine;
 
 /// Saves and ends well when it is told to end; its program was replaced under it, as an installation does.
-const SCRIPT: &str = "cp /usr/bin/sleep /root/nap; /root/nap 1000 & nap=$!; rm /root/nap; trap 'exit 0' TERM; echo x >> /root/began; \
+const SCRIPT: &str = "cp /usr/bin/sleep /root/nap; /root/nap 1000 & nap=$!; \
+                      until [ \"$(readlink /proc/$nap/exe)\" = /root/nap ]; do sleep 0.01; done; rm /root/nap; trap 'exit 0' TERM; echo x >> /root/began; \
                       while [ ! -e /root/go ]; do sleep 0.05; done; kill $nap";
 
 /// The command's own unit; the start before it is the setup.
