@@ -6,7 +6,7 @@
 //!                            └─ spot's role is not allowed ──> a note with the line that allows it
 //! ```
 //! Source: "Amazon EBS encryption requirements" and "Spot Instances: AWSServiceRoleForEC2Spot and customer managed keys" of the EC2 user
-//! guide. Who may not look learns nothing, and launches. What must never live here: a launch.
+//! guide. A user without the right to look launches unchecked. This module never launches.
 
 use aws_sdk_ec2::config::retry::RetryConfig;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use super::ec2_prepare::TRUSTED;
 use crate::market::Region;
 use crate::ports::{CloudError, chain};
 
-/// What `GetEbsDefaultKmsKeyId` answers where nobody has chosen a key.
+/// The answer of `GetEbsDefaultKmsKeyId` for AWS's own key.
 const AWS_OWN: &str = "alias/aws/ebs";
 
 /// The role by which EC2 starts spot machines.
@@ -49,7 +49,7 @@ impl DiskKey {
         Err(CloudError::Invalid { what })
     }
 
-    /// What a buyer of spot machines should know.
+    /// The note for a buyer of spot machines.
     pub fn spot_note(&self, region: &Region) -> Option<String> {
         let id = &self.id;
         let part = |n: usize, default| id.split(':').nth(n).unwrap_or(default);
@@ -65,8 +65,8 @@ impl DiskKey {
     }
 }
 
-/// The default key of a region, where it is the customer's own; `None`: it is AWS's, or nobody says. Asked once, and never again where
-/// there is no answer: no launch waits for that.
+/// The default key of a region, where it is the customer's own; `None`: it is AWS's, or EC2 does not say. EC2 is asked once,
+/// without a retry, so that a launch never waits for this answer.
 pub async fn find(session: &AwsSession, region: &Region) -> Option<DiskKey> {
     if let Some(known) = session.memory.disk_keys.get(region, TRUSTED) {
         return known;
@@ -79,7 +79,7 @@ pub async fn find(session: &AwsSession, region: &Region) -> Option<DiskKey> {
         Some(id) => described(session, region, id).await,
         None => None,
     };
-    // What is disabled is enabled by a person, who then tries again.
+    // A person enables a disabled key and then tries again: ask anew.
     if key.as_ref().is_none_or(|key| key.check(region).is_ok()) {
         session.memory.disk_keys.put(region.clone(), key.clone());
     }

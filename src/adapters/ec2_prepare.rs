@@ -86,7 +86,7 @@ pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
     join_all(regions.iter().map(|region| ask(session, machine, region, Arch::X86_64))).await;
 }
 
-/// What a launch in a region needs.
+/// The facts that a launch in a region needs.
 struct Asked {
     image: Result<Image, CloudError>,
     subnets: Result<Vec<Place>, CloudError>,

@@ -14,7 +14,7 @@ pub async fn regions(session: &AwsSession) -> Result<Vec<Region>, CloudError> {
 }
 
 /// Why nothing can be bought in a region, where that is the region itself: it is off in this account, or there is none of its name.
-/// `None`: it is on, or nobody says.
+/// `None`: it is on, or EC2 does not say.
 pub async fn why_off(session: &AwsSession, region: &Region) -> Option<String> {
     let told = session.ec2(&always_on(region)).await.describe_regions().all_regions(true).send().await.ok()?;
     let known = || told.regions().iter().filter_map(|known| Some((known.region_name()?, known.opt_in_status().unwrap_or_default())));

@@ -67,7 +67,7 @@ pub async fn find(session: &AwsSession, region: &Region) -> Result<Vec<Place>, C
     Ok(places)
 }
 
-/// The networks whose tenancy is not the ordinary one. Who may not look learns nothing of it.
+/// The networks whose tenancy is not the ordinary one. Without the right to look, the set is empty.
 async fn dedicated(client: &Client) -> BTreeSet<String> {
     let mut pages = client.describe_vpcs().into_paginator().send();
     let mut found = BTreeSet::new();

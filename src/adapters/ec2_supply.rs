@@ -7,6 +7,8 @@
 //! Two round trips where nothing is remembered, one where it is, and one more where a quota that is remembered leaves no room. A part that fails becomes a note or a refusal in words, and
 //! never a price that nobody named: what has no known price is not offered. What must never live here: which offer is better.
 
+use std::collections::BTreeSet;
+
 use futures::future::join_all;
 use jiff::Timestamp;
 
@@ -31,7 +33,11 @@ const DEFAULT_TYPES: [&str; 5] = ["m5.large", "m6i.large", "m6a.large", "m7i.lar
 /// # Errors
 /// When no region answers.
 pub async fn supply(session: &AwsSession, machine: &MachineSpec) -> Result<Supply, CloudError> {
-    survey(session, machine, machine.max_price.looks_back()).await
+    let mut supply = survey(session, machine, machine.max_price.looks_back()).await?;
+    let spot: BTreeSet<&Region> = supply.offers.iter().filter(|offer| offer.market == Market::Spot).map(|offer| &offer.region).collect();
+    let keys = join_all(spot.into_iter().map(|region| async move { ec2_disk_key::find(session, region).await?.spot_note(region) })).await;
+    supply.notes.extend(keys.into_iter().flatten());
+    Ok(supply)
 }
 
 /// The same, with the spot prices of so long a time.
@@ -123,15 +129,12 @@ async fn facts(
         }
         spot_prices::spot(session, cache, region, &names, back, now()).await
     };
-    let disk_key = async { if wants_spot { ec2_disk_key::find(session, region).await } else { None } };
-    let (zones, listed, spot, quotas, disk_key) = tokio::join!(
+    let (zones, listed, spot, quotas) = tokio::join!(
         types::zones(session, cache, region, &names),
         price_list::on_demand(session, cache, region, &names),
         spot,
         quotas::quotas(session, cache, region, &names, markets),
-        disk_key,
     );
-    supply.notes.extend(disk_key.and_then(|key| key.spot_note(region)));
     let spot = spot.unwrap_or_else(|error| {
         supply.notes.push(format!("no spot machine of {region} is offered: {}", chain(&error)));
         Vec::new()

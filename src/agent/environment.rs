@@ -43,7 +43,7 @@ pub fn environment(place: &Place<'_>, user: &BTreeMap<String, String>) -> BTreeM
 fn own(place: &Place<'_>) -> BTreeMap<String, String> {
     let mut env = map([
         ("LAMP_JOB", place.job.to_string()),
-        // What a setup keeps by it on a machine is the same in a rehearsal.
+        // A rehearsal finds the cache that the job's setup keeps by this name.
         ("LAMP_JOB_NAME", place.name.strip_suffix(REHEARSAL).unwrap_or(place.name).to_owned()),
         ("LAMP_ATTEMPT", place.attempt.number().to_string()),
         ("LAMP_INSTANCE", place.instance.to_owned()),

@@ -84,7 +84,7 @@ impl ExplainedAttempt {
 /// There is no such job, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
     let mut explained = read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
     if let (Some(held), Ok(workstation)) = (&mut explained.held, job_root::workstation(context)) {
         held.folder = explained.attempts.last().and_then(|last| workstation.work_folder(last.instance.as_ref()?));

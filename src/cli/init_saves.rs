@@ -219,9 +219,15 @@ impl Saves {
         let below = |path: &String| self.folder.as_ref().is_some_and(|folder| path == folder || path.starts_with(&format!("{folder}/")));
         let others = saved.iter().filter(|path| !below(path) && !self.links.contains(path));
         // A path that begins with an unknown part may be any file.
-        self.outputs = others.map(|path| path.replace(UNKNOWN, "*")).filter(|path| !path.starts_with('*')).chain(self.links.clone()).collect();
+        let is_folder = |path: &str| {
+            let savers =
+                ["save_model", "save_pretrained"].into_iter().flat_map(|saver| ['"', '\''].map(|quote| format!("{saver}({quote}{path}{quote})")));
+            !path.contains('.') && savers.into_iter().any(|call| script.has(&call))
+        };
+        let whole = |path: String| if is_folder(&path) { format!("{path}/**") } else { path };
+        self.outputs = others.map(|path| whole(path.replace(UNKNOWN, "*"))).filter(|path| !path.starts_with('*')).chain(self.links.clone()).collect();
         if self.is("Hugging Face Trainer")
-            && (script.has(".save_model()") || script.has("trainer.save_model("))
+            && script.has(".save_model()")
             && let Some(folder) = &self.folder
         {
             self.outputs.push(format!("{folder}/*.*"));

@@ -102,7 +102,14 @@ fn what_runs(found: &Found) -> String {
     let mut setup = Vec::new();
     if let Some(install) = install {
         setup.extend(
-            ["venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME", r#"test -x "$venv/bin/pip" || python3 -m venv "$venv""#, install].map(str::to_owned),
+            // Two jobs of one name on a machine install one after the other.
+            [
+                "venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME",
+                r#"exec 9>"$venv.lock" && flock 9"#,
+                r#"test -x "$venv/bin/pip" || python3 -m venv "$venv""#,
+                install,
+            ]
+            .map(str::to_owned),
         );
         setup.push(r#"ln -sfn "$venv" .venv"#.to_owned());
     }

@@ -90,6 +90,19 @@ pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
     find_among(store, &listed(store).await?, text).await
 }
 
+/// As [`find`], but without a word a job that is under way comes before those that have ended.
+///
+/// # Errors
+/// As [`find`].
+pub async fn find_to_watch(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+    if text.is_some() {
+        return find(store, text).await;
+    }
+    let jobs = listed(store).await?;
+    let open = without_receipt(store, jobs.clone()).await;
+    find_among(store, if open.is_empty() { &jobs } else { &open }, None).await
+}
+
 /// A variable of a script that is not set is no wish for whichever job is there: every id begins with nothing.
 fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
     match text {

@@ -42,7 +42,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let fault = |error: JobDirError| job_root::record_fault(&error);
     let find = async {
         let store = job_root::open_existing(context).await?;
-        let dir = job_root::find(&store, args.job.as_deref()).await?;
+        let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
         let alone = AloneRun::read(&dir).await.map_err(fault)?;
         Ok::<_, Fault>((store, dir, alone))
     };
@@ -68,7 +68,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
     let fault = |error: JobDirError| job_root::record_fault(&error);
     let (attempts, gone) = tokio::join!(dir.attempts(), discarded::told(context, &dir, StoredKind::Logs));
     let attempts = attempts.map_err(fault)?;

@@ -1,7 +1,7 @@
 //! `lamp run` of a name under which a job is under way: on a terminal it asks first, elsewhere it says so.
 //!
-//! Two jobs of a name are nothing wrong (a loop over seeds makes them), and a second Enter is. What must never live here: which job
-//! a name means.
+//! A loop over seeds makes many jobs of a name on purpose; a second press of Enter makes one by mistake. `job_root` says which job a
+//! name means.
 
 use std::io::IsTerminal as _;
 
@@ -11,7 +11,7 @@ use crate::wire::Store;
 
 const NOTHING: &str = "nothing was started, and nothing bills";
 
-/// Whether somebody is there who can be asked.
+/// Whether a person can answer a question.
 fn can_ask(context: &Context) -> bool {
     std::io::stdin().is_terminal() && !context.is_machine_output()
 }
@@ -37,10 +37,10 @@ pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
     }
     Err(Fault::new(ExitCode::REFUSED, format!("`{other}` is under way already"))
         .meaning(NOTHING)
-        .hint(format!("`lamp attach {other}` shows it; `lamp run --again` runs one more without a question")))
+        .hint(format!("`lamp logs -f {other}` follows it; `lamp run --again` runs one more without a question")))
 }
 
-/// After the launch, which waits for nothing that is not needed for it; a store that does not answer now ends nothing that runs.
+/// Runs after the launch, so that the launch does not wait for it. A store without an answer changes nothing.
 pub async fn say(context: &Context, store: &Store, job: &JobId) {
     let Ok(others) = job_root::under_way(store, job.name()).await else { return };
     if let Some(other) = others.iter().find(|other| *other != job) {

@@ -184,7 +184,7 @@ pub(super) fn machine_text(offer: &Offer, wanted: &GpuRequirement) -> Option<Str
         return None;
     }
     let gpus = match (&offer.gpu_model, offer.gpus) {
-        (_, 0) if wanted.count == 0 => "no GPU, for the job asks for none (`--gpus 1`, or `gpus` in the job file, asks for one)".to_owned(),
+        (_, 0) if wanted.count == 0 => "no GPU (`--gpus 1`, or `gpus` in the job file, asks for one)".to_owned(),
         (_, 0) => "no GPU".to_owned(),
         (model, gpus) => {
             let model = model.as_deref().unwrap_or("GPU");

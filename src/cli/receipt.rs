@@ -13,7 +13,7 @@ use super::wrap::wrap;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run, silence};
 use crate::controller::Ticked;
 use crate::job::harmless::one_line;
-use crate::job::{CheckpointSummary, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
+use crate::job::{CheckpointSummary, JobOutcome, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
 use crate::market::Span;
 use crate::wire::Store;
@@ -110,11 +110,15 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if has_outputs && let Some(outputs) = outputs::line_of_receipt(dir).await {
         context.printer.line(format!("  {outputs}"));
     }
+    let gone_kinds = gone.as_ref().map(|gone| gone.kinds.clone());
     if let Some(gone) = gone {
         context.printer.line(format!("  discarded {}", DiscardedShown::from(gone).text()));
     }
+    let has_checkpoints = gone_kinds.is_none_or(|kinds| !kinds.contains(&StoredKind::Checkpoints));
     if kept::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {
         context.printer.hint(kept::hint(dir.job().as_str()));
+    } else if let Some(hint) = way_on(receipt).filter(|_| has_checkpoints) {
+        context.printer.hint(hint);
     }
 }
 
@@ -123,6 +127,20 @@ pub fn note(context: &Context, receipt: &Receipt) {
     text(receipt, context.printer.columns(Stream::Err)).lines().for_each(|line| context.printer.note(line));
     if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
         context.printer.hint(kept::hint(receipt.job.as_str()));
+    } else if let Some(hint) = way_on(receipt) {
+        context.printer.hint(hint);
+    }
+}
+
+/// After a failure: how the work goes on once the code is mended.
+fn way_on(receipt: &Receipt) -> Option<String> {
+    let job = &receipt.job;
+    match (receipt.outcome, &receipt.last_checkpoint) {
+        (JobOutcome::Failed, Some(last)) => {
+            Some(format!("`lamp start {job} --code` goes on from checkpoint {}, with the folder as it is now", last.told()))
+        }
+        (JobOutcome::Stopped, Some(last)) => Some(format!("`lamp start {job}` goes on from checkpoint {}", last.told())),
+        _ => None,
     }
 }
 

@@ -4,8 +4,7 @@
 //!   setup = venv, pip install, other lines     .venv here, or an active one
 //!        └─ the lines that install go, the others stay; where the command names its own environment, a link stands there
 //! ```
-//! A script of its own (`bash setup.sh`) is run as it is: nobody can tell what of it installs. What must never live here: playing the
-//! rehearsal.
+//! A setup that is a script of its own (`bash setup.sh`) runs as it is: its lines are not read. `rehearse` plays the rehearsal.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +48,7 @@ pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
 fn installs(line: &str) -> bool {
     let line = line.trim();
     let makes_a_link = line.starts_with("ln ") && line.split_whitespace().any(|word| word.contains("venv"));
-    let names_one = line.starts_with("venv=") || line.starts_with("VENV=");
+    let names_one = ["venv=", "VENV="].iter().any(|start| line.starts_with(start)) || line.contains("$venv");
     let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || "\"';&|()".contains(c)).filter(|word| !word.is_empty()).collect();
     let is_installer = |word: &&str| INSTALLERS.contains(&word.rsplit('/').next().unwrap_or(word));
     let as_module = words.windows(2).any(|pair| pair[0] == "-m" && ["venv", "pip", "virtualenv", "uv"].contains(&pair[1]));
@@ -77,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_installs_goes_and_the_rest_of_the_setup_stays() {
-        let setup = "set -e\nvenv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME\ntest -x \"$venv/bin/pip\" || python3 -m venv \"$venv\"\n\
+        let setup = "set -e\nvenv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME\nexec 9>\"$venv.lock\" && flock 9\ntest -x \"$venv/bin/pip\" || python3 -m venv \"$venv\"\n\
             \"$venv/bin/pip\" install --quiet -r requirements.txt\nln -sfn \"$venv\" .venv\nmkdir -p out\n";
         let mut drafted = spec(&[".venv/bin/python", "train.py"], setup);
         assert!(use_it(&mut drafted, Path::new("/home/ada/p/.venv"), Some("/usr/bin")));

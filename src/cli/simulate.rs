@@ -149,7 +149,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(code)
 }
 
-/// What the saves of a job take of its time.
+/// The time that the saves of a job take.
 struct Saves {
     /// Seconds of each.
     each: f64,
@@ -158,7 +158,7 @@ struct Saves {
 }
 
 impl Saves {
-    /// `None`: no run of this name and no rehearsal has measured one, or nobody answers.
+    /// `None`: the job root holds no measured save of this name.
     async fn measured(context: &Context, spec: &ResolvedSpec) -> Option<Saves> {
         let interval = spec.spec.checkpoint.as_ref()?.interval;
         let measured = cadence::ever_measured(&job_root::open_existing(context).await.ok()?, spec).await?;

@@ -214,6 +214,12 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     for (summary, trouble) in troubles {
         context.printer.warn(format!("{}: {trouble}", summary.job));
     }
+    // For example, that nothing is being saved.
+    for summary in summaries.iter().filter(|summary| !summary.state.is_final()) {
+        for text in summary.attention.iter().filter(|text| summary.trouble.as_ref() != Some(text)) {
+            context.printer.warn(format!("{}: {text}", summary.job));
+        }
+    }
     if left_out > 0 {
         let told = if shown.is_empty() {
             format!("nothing runs; ended: {}", counted(left_out as u64, "job"))

@@ -124,7 +124,8 @@ impl JobArgs {
         let kept = kept_in_workdir(context, &loaded.workdir);
         let survey = self.survey(context, &loaded);
         let mut findings = loaded.findings.clone();
-        findings.extend(not_too_many(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept))));
+        let setup = loaded.spec.setup.as_deref();
+        findings.extend(not_too_many(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept, setup))));
         findings.extend(command_that_does_not_ship(&loaded, &survey));
         findings.extend(keeps::findings(&loaded));
         findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
@@ -172,9 +173,11 @@ fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
 }
 
 /// A finding of the survey, in words of its own where it is about a folder of ours; `None`: that it stays at home surprises nobody.
-fn about_ours(finding: &Finding, kept: &[PathBuf]) -> Option<Finding> {
+fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Option<Finding> {
     let is_about = |folder: &Path| finding.message.starts_with(&format!("`{}` does not ship", folder.display()));
-    if is_about(Path::new(outputs::FOLDER)) {
+    // The setup makes an environment of that name on each machine.
+    let is_made = [".venv", "venv", "env"].iter().any(|folder| is_about(Path::new(folder)) && setup.is_some_and(|setup| setup.contains(folder)));
+    if is_about(Path::new(outputs::FOLDER)) || is_made {
         return None;
     }
     let Some(folder) = kept.iter().find(|folder| is_about(folder)) else { return Some(finding.clone()) };
@@ -275,11 +278,25 @@ fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Findin
     if survey.entries.iter().any(|entry| entry.path == plain && entry.kind != PackKind::Folder) {
         return None;
     }
+    let brings_it = |setup: &String| named.split_once("/bin/").is_some_and(|(folder, _)| setup.contains(folder));
+    if loaded.spec.setup.as_ref().is_some_and(brings_it) {
+        return None;
+    }
     let message = format!("`{named}` is in the workdir but does not ship");
     Some(match loaded.spec.setup {
         Some(_) => Finding::warning("command", format!("{message}; `setup` has to bring it")),
-        None => Finding::error("command", message).hint("an ignore file or a virtual environment keeps it at home; add `!PATH` to .lampignore"),
+        None => Finding::error("command", message).hint(does_not_come(named)),
     })
+}
+
+fn does_not_come(named: &str) -> String {
+    match named.split_once("/bin/") {
+        Some((folder, program)) => format!(
+            "a virtual environment stays where it is: here, activate it (`. {folder}/bin/activate`) and name `{program}` alone; \
+             elsewhere, a requirements.txt and `lamp init` make one on each machine"
+        ),
+        None => "an ignore file keeps it at home; add `!PATH` to .lampignore".to_owned(),
+    }
 }
 
 impl From<PackError> for Fault {

@@ -33,7 +33,7 @@ pub struct Environment {
     pub user: Option<String>,
     pub no_color: bool,
     pub path: Option<OsString>,
-    /// Of the Python that is active: `VIRTUAL_ENV`, else `CONDA_PREFIX`.
+    /// The folder of the active Python environment: `VIRTUAL_ENV`, else `CONDA_PREFIX`.
     pub python: Option<PathBuf>,
     pub lambda_api: Option<String>,
     /// The names of all variables that are set and not empty, for the secrets of jobs. No value is kept here.

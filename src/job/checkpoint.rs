@@ -109,11 +109,24 @@ impl Manifest {
         }
     }
 
-    /// The folder that holds all that is new since the checkpoint before, or else the largest new file.
+    /// The numbered folder of the newest step, else the folder that holds all that is new since the checkpoint before, else the largest
+    /// new file.
     fn name(&self) -> Option<String> {
         let ours = format!("checkpoints/{}/", self.number);
         let new: Vec<&CheckpointFile> = self.files.iter().filter(|file| file.key.starts_with(&ours)).collect();
         let largest = new.iter().max_by_key(|file| file.bytes)?;
+        // A run that goes on writes its last folder once more, and logs stand beside them all.
+        let numbered = self.files.iter().filter_map(|file| {
+            let top = file.path.split_once('/')?.0;
+            Some((number_at_end(top)?, top))
+        });
+        let is_its = |number: u64| self.step.is_some_and(|step| step == number as f64);
+        // `v0` and `run3` are folders of runs.
+        let is_of_steps = |name: &str| ["checkpoint", "ckpt", "step", "epoch"].iter().any(|word| name.to_ascii_lowercase().contains(word));
+        let numbered = numbered.filter(|(number, top)| is_its(*number) || is_of_steps(top));
+        if let Some((_, top)) = numbered.max_by_key(|(number, _)| (is_its(*number), *number)) {
+            return Some(top.to_owned());
+        }
         let folder = new.iter().map(|file| folder_of(&file.path)).reduce(common).unwrap_or_default();
         Some(if new.len() > 1 && !folder.is_empty() { folder.to_owned() } else { largest.path.clone() })
     }
@@ -126,6 +139,12 @@ impl CheckpointSummary {
         let step = self.step.map(|step| format!(" (step {step})")).unwrap_or_default();
         format!("{}{name}{step}", self.number.number())
     }
+}
+
+/// 500 of `checkpoint-500` and of `global_step500`.
+fn number_at_end(name: &str) -> Option<u64> {
+    let letters = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    if letters.is_empty() { None } else { name[letters.len()..].parse().ok() }
 }
 
 fn folder_of(path: &str) -> &str {
@@ -157,13 +176,15 @@ mod tests {
             manifest.summary().name
         };
         type Files<'a> = &'a [(&'a str, u64, u32)];
-        let cases: [(Files<'_>, Option<&str>); 6] = [
+        let cases: [(Files<'_>, Option<&str>); 8] = [
             (&[], None),
             (&[("model.pt", 5, 1)], None),
             (&[("model-1.pt", 5, 1), ("model-2.pt", 5, 2)], Some("model-2.pt")),
             (&[("checkpoint-500/a.bin", 5, 2), ("checkpoint-500/b/c.json", 1, 2), ("checkpoint-400/a.bin", 5, 1)], Some("checkpoint-500")),
             (&[("v0/checkpoints/epoch=3.ckpt", 5, 2), ("v0/checkpoints/epoch=2.ckpt", 5, 1)], Some("v0/checkpoints/epoch=3.ckpt")),
             (&[("latest", 1, 2), ("step-4.pt", 9, 2)], Some("step-4.pt")),
+            (&[("checkpoint-600/optimizer.pt", 9, 2), ("runs/events.1", 1, 2)], Some("checkpoint-600")),
+            (&[("checkpoint-800/optimizer.pt", 9, 2), ("checkpoint-1000/optimizer.pt", 9, 2)], Some("checkpoint-1000")),
         ];
         for (files, expected) in cases {
             assert_eq!(name(files).as_deref(), expected, "{files:?}");

@@ -69,13 +69,18 @@ impl FromStr for Span {
             return Err(SpanError::NoUnit { text: compact });
         }
         let mut rest = compact.as_str();
-        let mut secs = 0.0;
+        let (mut secs, mut said) = (0.0, Vec::new());
         while !rest.is_empty() {
             let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(syntax)?;
             let number: f64 = rest[..digits].parse().map_err(|_| syntax())?;
             rest = &rest[digits..];
             let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-            let (_, factor) = UNITS.iter().find(|(unit, _)| *unit == &rest[..letters]).ok_or_else(syntax)?;
+            let (unit, factor) = UNITS.iter().find(|(unit, _)| *unit == &rest[..letters]).ok_or_else(syntax)?;
+            // `5m5m` was pasted twice.
+            if said.contains(unit) {
+                return Err(syntax());
+            }
+            said.push(unit);
             secs += number * factor;
             rest = &rest[letters..];
         }
@@ -171,7 +176,7 @@ mod tests {
     fn a_number_without_a_unit_is_refused() {
         let error = "15".parse::<Span>().unwrap_err().to_string();
         assert_eq!(error, "`15` has no unit, write `15s` for seconds or `15m` for minutes");
-        for wrong in ["", "m", "5x", "5m3", "-5m", "1e9d", "5 minutes"] {
+        for wrong in ["", "m", "5x", "5m3", "-5m", "1e9d", "5 minutes", "5m5m", "1h 2m 1h"] {
             assert!(wrong.parse::<Span>().is_err(), "{wrong}");
         }
     }

@@ -2,8 +2,6 @@
 //!
 //! A doubt is a warning: what nobody may look at can be in order. What did not answer is unknown, and unknown is not well. What must never live here: a call.
 
-use std::net::IpAddr;
-
 use serde::Serialize;
 
 use crate::instance::setup::{BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
@@ -108,7 +106,7 @@ pub fn judge_stand_in(url: &str) -> Check {
         None => host.split(['/', ':']).next(),
     };
     let host = host.unwrap_or_default();
-    let is_own = host == "localhost" || host.ends_with(".localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let is_own = ["localhost", "::1"].contains(&host) || host.ends_with(".localhost") || host.starts_with("127.");
     let reach = if is_own { ", and no machine reaches it: this address is each computer's own" } else { "" };
     Check::warning("endpoint", format!("{url} stands in for AWS{reach}")).fix("for the real one: unset AWS_ENDPOINT_URL, and `endpoint_url` in [aws]")
 }

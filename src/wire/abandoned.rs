@@ -51,7 +51,7 @@ async fn may_run(start: &Path, workloads: &dyn Workloads) -> bool {
     }
 }
 
-/// How long the state folder of a run is kept whose agent was killed, for a look: as long as that of a machine.
+/// How long the state folder of a killed run is kept for a look. Folders of machines are kept for the same time.
 const KEEP: Duration = Duration::from_secs(7 * 86_400);
 
 /// Removes the state folders of runs that are over: what they were is in their records, below `jobs`. One that is watched, or whose work

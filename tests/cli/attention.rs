@@ -35,6 +35,23 @@ fn what_stands_in_the_way_is_seen_in_the_list_and_of_the_job() {
     assert!(document["jobs"][0]["attention"].as_array().is_some_and(|all| all.iter().any(|one| one == text)), "{document:#}");
 }
 
+/// Its agent says it in its status, and takes it back there.
+#[test]
+fn that_nothing_is_saved_is_seen_in_the_list() {
+    let sandbox = Sandbox::new();
+    sandbox.write(&format!("{JOB}/spec.json"), record("spec.json"));
+    sandbox.write(&format!("{JOB}/attempts/0002/plan.json"), record("plan.json"));
+    let mut status: Value = serde_json::from_str(&record("status.json")).expect("JSON");
+    let text = "nothing is saved, and it is tried again: the job root does not take it";
+    (status["attention"], status["phase"]) = (serde_json::json!([text]), "running".into());
+    sandbox.write(&format!("{JOB}/attempts/0002/status.json"), status.to_string());
+    let list = sandbox.lamp(&["status"]);
+    assert!(list.code == 0 && list.err.contains(&format!("warning: digits-7f3k2q: {text}")), "{list:?}");
+    status["attention"] = serde_json::json!([]);
+    sandbox.write(&format!("{JOB}/attempts/0002/status.json"), status.to_string());
+    assert!(!sandbox.lamp(&["status"]).err.contains("nothing is saved"), "it is over");
+}
+
 /// Held back by a cap of its own: whoever else looks is told whose it is, and not that nobody drives it.
 #[test]
 fn a_job_of_another_owner_that_waits_says_whose_it_is() {

@@ -52,7 +52,7 @@ fn network_of_dedicated_machines_is_refused_with_what_it_would_cost() {
 #[test]
 fn region_that_is_off_or_is_none_is_called_so() {
     let Some(ec2) = market() else { return };
-    // What EC2 says of it is the same as of wrong credentials.
+    // EC2 answers as if the credentials were wrong.
     for call in ["DescribeInstanceTypes", "DescribeSecurityGroups", "DescribeSubnets", "DescribeVpcs"] {
         ec2.fault(Fault::code(call, "AuthFailure").always());
     }

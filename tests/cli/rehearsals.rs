@@ -60,7 +60,7 @@ fn rehearsal_uses_the_environment_that_is_here_and_leaves_nothing() {
     assert_eq!(kept, Vec::<std::path::PathBuf>::new(), "its records alone stay");
     place.nothing_is_left();
 
-    // What it measured stays, and is what a simulation counts.
+    // A simulation counts the save that the rehearsal measured.
     let prices = ["simulate", "--quick", "--work", "10h", "--runs", "10", "--spot-price", "1", "--on-demand-price", "3", "-o", "json"];
     let found = place.0.json(&prices);
     assert!(found.1["job"]["save_seconds"].as_f64().is_some_and(|secs| (0.0..60.0).contains(&secs)), "{found:?}");

@@ -48,7 +48,7 @@ fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
     });
 }
 
-/// Every place has refused for a quota. The records say "tried again in 10m", and whoever drives waits for that moment too.
+/// Every place has refused for a quota. The records say "tried again in 10m", and the controller waits for that moment too.
 #[test]
 fn while_every_place_has_refused_the_job_waits_and_nothing_fails() {
     simulate(async |clock| {

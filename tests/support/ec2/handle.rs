@@ -356,7 +356,7 @@ impl FalseEc2 {
         lock(&self.cloud.catalogue).is_first_page_empty = true;
     }
 
-    /// Disks are encrypted with this key where nobody says with which.
+    /// The account's default key for disks.
     pub fn disk_key(&self, key: &str) {
         *lock(&self.cloud.disk_key) = key.into();
     }
