@@ -82,6 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "the test reads what its command wrote")]
     async fn command_is_told_no_control_character_and_one_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let notification = Notification {

@@ -98,6 +98,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test makes environments to find")]
     fn environment_of_the_folder_comes_before_the_active_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let active = folder.path().join("elsewhere");

@@ -214,8 +214,9 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     for (summary, trouble) in troubles {
         context.printer.warn(format!("{}: {trouble}", summary.job));
     }
-    // For example, that nothing is being saved.
-    for summary in summaries.iter().filter(|summary| !summary.state.is_final()) {
+    // A machine at work says, for example, that nothing is being saved.
+    let is_at_work = |summary: &&Summary| matches!(summary.state, JobState::Preparing | JobState::Running | JobState::Draining);
+    for summary in summaries.iter().filter(is_at_work) {
         for text in summary.attention.iter().filter(|text| summary.trouble.as_ref() != Some(text)) {
             context.printer.warn(format!("{}: {text}", summary.job));
         }
