@@ -91,6 +91,7 @@ mod ec2_clear;
 pub mod ec2_describe;
 #[cfg(feature = "aws")]
 mod ec2_disk_key;
+#[cfg(feature = "aws")]
 mod ec2_end;
 #[cfg(feature = "aws")]
 mod ec2_errors;

@@ -50,6 +50,7 @@ mod permissions_setup;
 mod place;
 #[cfg(feature = "aws")]
 mod plan_account;
+#[cfg(feature = "aws")]
 mod plan_aws;
 #[cfg(feature = "aws")]
 mod plan_bid;

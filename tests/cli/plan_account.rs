@@ -1,7 +1,5 @@
 //! `lamp plan` in accounts as people have them: a key of their own for disks, a dedicated network, a region that is off, bare metal.
 
-#![cfg(feature = "aws")]
-
 use serde_json::json;
 
 use super::ec2::{FalseEc2, Fault};
