@@ -288,3 +288,18 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A checkpoint may hold such a file; with our rights it would be another program.
+    #[test]
+    fn file_that_is_placed_runs_with_nobody_elses_rights() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (from, to) = (folder.path().join("a"), folder.path().join("below/b"));
+        fs::write(&from, "x").expect("written");
+        LocalFiles.place(&from, &to, Some(0o6755)).expect("placed");
+        assert_eq!(fs::metadata(&to).expect("there").permissions().mode() & 0o7777, 0o755);
+    }
+}
