@@ -226,7 +226,7 @@ mod tests {
     /// A script saves, marks it, and fails within two seconds. Its save and its mark have one time, as a file system counts in ticks of 4 ms.
     #[test]
     fn what_has_the_very_time_of_a_mark_is_kept_where_its_script_then_fails() {
-        for (code, signal, kept) in [(Some(3), None, true), (Some(0), None, true), (None, Some(9), false)] {
+        for (code, signal, kept) in [(Some(3), None, true), (Some(0), None, true), (Some(137), None, false), (None, Some(9), false)] {
             let mut watch = FolderWatch::new(tree(&[]), Before::default());
             watch.observe(tree(&[("model.pt", 80, 1)]), at(80), marked(1, 80));
             let ended = Signs { ended: Some((ExitStatus { code, signal, oom: false }, at(81))), ..marked(1, 80) };

@@ -28,6 +28,9 @@ use crate::ports::{FileStamp, TreeFile};
 /// saves that gather a large model; longer keeps what has changed its form too late.
 pub(super) const RESTLESS: Duration = Duration::from_secs(30);
 
+/// A wrapper ends with this and a signal's number where its child was killed.
+const SIGNALLED: i32 = 128;
+
 /// The files of the folder at one moment.
 pub(super) type Picture = Arc<Vec<TreeFile>>;
 
@@ -189,7 +192,7 @@ impl FolderWatch {
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
         // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
         let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);
-        let ended_itself = self.ended.is_some_and(|(exit, _)| exit.is_in_order());
+        let ended_itself = self.ended.is_some_and(|(exit, _)| exit.is_in_order() && exit.code < Some(SIGNALLED)) && self.killed.is_none();
         let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, ended_itself) == seen);
         if declared || quiet || exited {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };

@@ -25,7 +25,7 @@ pub fn find(workdir: &Path, active: Option<PathBuf>) -> Option<PathBuf> {
 
 /// Takes from the setup what installs, and lets the command find this environment. Gives whether there was anything to take.
 pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
-    let Some(setup) = &spec.setup else { return false };
+    let Some(setup) = spec.setup.as_ref().filter(|setup| setup.lines().all(is_plain)) else { return false };
     let (installs, others): (Vec<&str>, Vec<&str>) = setup.lines().partition(|line| installs(line));
     if installs.is_empty() {
         return false;
@@ -42,6 +42,17 @@ pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
     spec.env.insert("VIRTUAL_ENV".into(), environment.clone());
     spec.env.insert("PATH".into(), format!("{environment}/bin:{}", path.unwrap_or("/usr/local/bin:/usr/bin:/bin")));
     true
+}
+
+/// Whether a line stands for itself, and does nothing else beside an installation. One that does not leaves the whole setup as it is.
+fn is_plain(line: &str) -> bool {
+    let line = line.trim();
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let opens = ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "{", "}", "("].contains(&first);
+    let runs = ["uv run", "poetry run", "conda run", "pipenv run", "pdm run"].iter().any(|words| line.contains(words));
+    let is_lock = line.starts_with("exec 9>");
+    let does_more = installs(line) && !is_lock && (line.contains("&&") || line.contains(';'));
+    !(opens || runs || does_more || line.ends_with('\\') || line.contains("<<"))
 }
 
 /// Whether a line of a setup makes an environment, or installs into one.
@@ -89,7 +100,15 @@ mod tests {
 
     #[test]
     fn setup_that_installs_nothing_or_is_a_script_stays_as_it_is() {
-        for setup in ["set -e\nmkdir -p data\ncp -r /data/mnist data\n", "bash setup.sh", "set -e\nln -sfn checkpoints/out out\n"] {
+        for setup in [
+            "set -e\nif [ ! -d .venv ]; then\npython3 -m venv .venv\nfi\n",
+            "set -e\npip install \\\n -r requirements.txt\n",
+            "set -e\npip install x && python prepare.py\n",
+            "set -e\nuv run python prepare.py\n",
+            "set -e\nmkdir -p data\ncp -r /data/mnist data\n",
+            "bash setup.sh",
+            "set -e\nln -sfn checkpoints/out out\n",
+        ] {
             let mut said = spec(&["python3", "train.py"], setup);
             let before = said.clone();
             assert!(!use_it(&mut said, Path::new("/v"), None), "{setup}");

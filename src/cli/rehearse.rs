@@ -85,7 +85,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let stage = Stage::build(args, context, &prepared).await?;
     let receipt = stage.play(&mut evidence).await?;
     let checks = checks(&evidence);
-    if !args.to_end {
+    // Of a script that ended by itself, its results may be wanted.
+    if !args.to_end && evidence.ended_early.is_none() {
         stage.clear(proved(&checks)).await;
     }
     Ok(report(context, Some(stage.dir.job().as_str()), &checks, receipt.as_ref().filter(|_| args.to_end)))

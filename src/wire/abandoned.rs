@@ -51,30 +51,6 @@ async fn may_run(start: &Path, workloads: &dyn Workloads) -> bool {
     }
 }
 
-/// How long the state folder of a killed run is kept for a look. Folders of machines are kept for the same time.
-const KEEP: Duration = Duration::from_secs(7 * 86_400);
-
-/// Removes the state folders of runs that are over: what they were is in their records, below `jobs`. One that is watched, or whose work
-/// may run, stays.
-pub(super) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
-    for state in here::folders_below(&root.join("runs")) {
-        // Taken without waiting: who was killed a moment ago is no old run.
-        let Ok(Some(_held)) = here::lock(&lock(&state)) else { continue };
-        let Some(job) = state.file_name().and_then(|name| name.to_str()) else { continue };
-        let has_outcome = root.join("jobs").join(job).join("attempts/0001/outcome.json").is_file();
-        if !has_outcome && here::age(&state.join("heartbeat.json")).is_none_or(|age| age < KEEP) {
-            continue;
-        }
-        let mut runs = false;
-        for start in here::folders_below(&state.join("starts")) {
-            runs |= may_run(&start, workloads).await;
-        }
-        if !runs && let Err(error) = LocalFiles.remove(&state) {
-            tracing::warn!("what an ended run left is not removed: {}: {error}", state.display());
-        }
-    }
-}
-
 /// How long an agent that was killed may hold its lock: until the last of its threads is gone, a moment after `pkill -9` has returned.
 /// Longer, and a second run that is meant to be one waits for it; shorter, and on a busy machine the work is started twice.
 const DYING: Duration = Duration::from_secs(1);

@@ -341,7 +341,6 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         Some((_, Err(error), file)) => return Err(format!("cannot write {}: {error}", file.display())),
     };
     let abandoned = abandoned::find(&root, &call.argv, &work, &*workloads, &*clock).await;
-    abandoned::forget_old(&root, &*workloads).await;
     let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
     // Held until this process ends: it tells the next one that this run is being watched.
     let _watched = here::lock(&abandoned::lock(&outbox.state)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
