@@ -13,11 +13,24 @@ pub fn confirm(context: &Context, what: &str, yes: bool, meaning: &str) -> Resul
         return Ok(());
     }
     let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning(meaning).hint("`--yes` says so beforehand");
-    if !std::io::stdin().is_terminal() || context.is_machine_output() {
+    if !can_ask(context) {
         return Err(refused(format!("{what}, and nobody was there to ask")));
     }
-    let Some(answer) = signals::line_or_left(|| context.printer.note(format!("{what}; go on? [y/N]"))) else {
+    if says_yes(context, &format!("{what}; go on? [y/N]"), meaning)? { Ok(()) } else { Err(refused("not confirmed".into())) }
+}
+
+/// Whether a person can answer a question.
+pub fn can_ask(context: &Context) -> bool {
+    std::io::stdin().is_terminal() && !context.is_machine_output()
+}
+
+/// Asks it, where somebody can be asked.
+///
+/// # Errors
+/// The user left at the question.
+pub fn says_yes(context: &Context, question: &str, meaning: &str) -> Result<bool, Fault> {
+    let Some(answer) = signals::line_or_left(|| context.printer.note(question)) else {
         return Err(signals::left_at_the_question(meaning));
     };
-    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(refused("not confirmed".into())) }
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }

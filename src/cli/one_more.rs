@@ -3,18 +3,12 @@
 //! A loop over seeds makes many jobs of a name on purpose; a second press of Enter makes one by mistake. `job_root` says which job a
 //! name means.
 
-use std::io::IsTerminal as _;
-
-use super::{Context, ExitCode, Fault, job_root, signals};
+use super::confirm::{can_ask, says_yes};
+use super::{Context, ExitCode, Fault, job_root};
 use crate::job::JobId;
 use crate::wire::Store;
 
 const NOTHING: &str = "nothing was started, and nothing bills";
-
-/// Whether a person can answer a question.
-fn can_ask(context: &Context) -> bool {
-    std::io::stdin().is_terminal() && !context.is_machine_output()
-}
 
 /// The jobs of this name that have not ended, where a person can be asked about them; else nothing is looked up.
 pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -> Vec<JobId> {
@@ -29,10 +23,7 @@ pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -
 pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
     let Some(other) = others.first() else { return Ok(()) };
     let more = if others.len() > 1 { format!(" and {} more of this name are", others.len() - 1) } else { " of this name is".to_owned() };
-    let Some(answer) = signals::line_or_left(|| context.printer.note(format!("`{other}`{more} under way already; run one more? [y/N]"))) else {
-        return Err(signals::left_at_the_question(NOTHING));
-    };
-    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+    if says_yes(context, &format!("`{other}`{more} under way already; run one more? [y/N]"), NOTHING)? {
         return Ok(());
     }
     Err(Fault::new(ExitCode::REFUSED, format!("`{other}` is under way already"))

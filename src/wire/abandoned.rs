@@ -35,20 +35,17 @@ pub(super) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &
         if is_watched(&state, clock).await {
             continue;
         }
-        if may_run(&start, workloads).await {
+        let runs = match workloads.attach(&start).await {
+            Ok(Some(workload)) => workload.ended().now_or_never().is_none(),
+            Ok(None) => false,
+            // Nobody can tell: the agent asks until somebody can, before it starts anything.
+            Err(error) => !error.is_final(),
+        };
+        if runs {
             return Some(job);
         }
     }
     None
-}
-
-async fn may_run(start: &Path, workloads: &dyn Workloads) -> bool {
-    match workloads.attach(start).await {
-        Ok(Some(workload)) => workload.ended().now_or_never().is_none(),
-        Ok(None) => false,
-        // Nobody can tell: the agent asks until somebody can, before it starts anything.
-        Err(error) => !error.is_final(),
-    }
 }
 
 /// How long an agent that was killed may hold its lock: until the last of its threads is gone, a moment after `pkill -9` has returned.
