@@ -14,7 +14,7 @@ use crate::job::{Command, Spec};
 const INSTALLERS: &[&str] = &["pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pdm", "pipenv", "virtualenv", "apt", "apt-get"];
 
 /// Where people keep the environment of a folder.
-const FOLDERS: &[&str] = &[".venv", "venv", "env"];
+pub const FOLDERS: &[&str] = &[".venv", "venv", "env"];
 
 /// The environment of this folder, else the one that is active.
 pub fn find(workdir: &Path, active: Option<PathBuf>) -> Option<PathBuf> {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::flags::JobArgs;
 use super::printer::shell_word;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, keeps, outputs};
+use super::{Context, ExitCode, Fault, keeps, outputs, rehearsal_environment};
 use crate::config::{self, Loaded};
 use crate::job::{Finding, Severity};
 use crate::jobdir::layout;
@@ -176,7 +176,8 @@ fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
 fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Option<Finding> {
     let is_about = |folder: &Path| finding.message.starts_with(&format!("`{}` does not ship", folder.display()));
     // The setup makes an environment of that name on each machine.
-    let is_made = [".venv", "venv", "env"].iter().any(|folder| is_about(Path::new(folder)) && setup.is_some_and(|setup| setup.contains(folder)));
+    let is_made =
+        rehearsal_environment::FOLDERS.iter().any(|folder| is_about(Path::new(folder)) && setup.is_some_and(|setup| setup.contains(folder)));
     if is_about(Path::new(outputs::FOLDER)) || is_made {
         return None;
     }
@@ -278,8 +279,7 @@ fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Findin
     if survey.entries.iter().any(|entry| entry.path == plain && entry.kind != PackKind::Folder) {
         return None;
     }
-    let brings_it = |setup: &String| named.split_once("/bin/").is_some_and(|(folder, _)| setup.contains(folder));
-    if loaded.spec.setup.as_ref().is_some_and(brings_it) {
+    if loaded.spec.setup.is_some() && config::is_made_by_setup(named) {
         return None;
     }
     let message = format!("`{named}` is in the workdir but does not ship");

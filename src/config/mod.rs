@@ -48,3 +48,4 @@ pub use words::{
     Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SecretWord,
     SpanOrOff, SpanWord, WordError,
 };
+pub use world::is_made_by_setup;

@@ -151,7 +151,7 @@ fn is_executable(file: &Path) -> bool {
 }
 
 /// A virtual environment is never shipped, `setup` makes it: a finding about it in every job would teach people to skip findings.
-fn is_made_by_setup(program: &str) -> bool {
+pub fn is_made_by_setup(program: &str) -> bool {
     let folder = program.trim_start_matches("./").split('/').next().unwrap_or_default();
     folder.starts_with('.') || ["venv", "env"].contains(&folder)
 }
