@@ -55,11 +55,9 @@ pub async fn survey(session: &AwsSession, machine: &MachineSpec, back: Option<Sp
                 all.extend(supply);
             }
             Err(error) => {
-                // To who is not there, EC2 says that the credentials are wrong.
-                let error = match ec2_regions::why_off(session, region).await {
-                    Some(what) => CloudError::Invalid { what },
-                    None => error,
-                };
+                // A region that is off denies every call, as if the credentials were wrong.
+                let off = if matches!(error, CloudError::Denied { .. }) { ec2_regions::why_off(session, region).await } else { None };
+                let error = off.map_or(error, |what| CloudError::Invalid { what });
                 all.notes.push(format!("{region} was not asked to the end: {}", chain(&error)));
                 trouble = Some(error);
             }
