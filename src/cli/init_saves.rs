@@ -218,13 +218,12 @@ impl Saves {
     fn find_outputs(&mut self, script: &Script, saved: &[String]) {
         let below = |path: &String| self.folder.as_ref().is_some_and(|folder| path == folder || path.starts_with(&format!("{folder}/")));
         let others = saved.iter().filter(|path| !below(path) && !self.links.contains(path));
-        // A path that begins with an unknown part may be any file.
         let is_folder = |path: &str| {
-            let savers =
-                ["save_model", "save_pretrained"].into_iter().flat_map(|saver| ['"', '\''].map(|quote| format!("{saver}({quote}{path}{quote})")));
-            !path.contains('.') && savers.into_iter().any(|call| script.has(&call))
+            let calls = |saver: &str| ['"', '\''].iter().any(|quote| script.has(&format!("{saver}({quote}{path}{quote})")));
+            !path.contains('.') && ["save_model", "save_pretrained"].into_iter().any(calls)
         };
         let whole = |path: String| if is_folder(&path) { format!("{path}/**") } else { path };
+        // A path that begins with an unknown part may be any file.
         self.outputs = others.map(|path| whole(path.replace(UNKNOWN, "*"))).filter(|path| !path.starts_with('*')).chain(self.links.clone()).collect();
         if self.is("Hugging Face Trainer")
             && script.has(".save_model()")

@@ -106,15 +106,14 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
         context.printer.prose(4, said);
     }
     let gone = dir.discarded().await.ok().flatten();
-    let has_outputs = gone.as_ref().is_none_or(|gone| !gone.kinds.contains(&StoredKind::Outputs));
+    let has = |kind| gone.as_ref().is_none_or(|gone| !gone.kinds.contains(&kind));
+    let (has_outputs, has_checkpoints) = (has(StoredKind::Outputs), has(StoredKind::Checkpoints));
     if has_outputs && let Some(outputs) = outputs::line_of_receipt(dir).await {
         context.printer.line(format!("  {outputs}"));
     }
-    let gone_kinds = gone.as_ref().map(|gone| gone.kinds.clone());
     if let Some(gone) = gone {
         context.printer.line(format!("  discarded {}", DiscardedShown::from(gone).text()));
     }
-    let has_checkpoints = gone_kinds.is_none_or(|kinds| !kinds.contains(&StoredKind::Checkpoints));
     if kept::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {
         context.printer.hint(kept::hint(dir.job().as_str()));
     } else if let Some(hint) = way_on(receipt).filter(|_| has_checkpoints) {

@@ -274,8 +274,8 @@ impl Controller {
     /// Every place has refused lately. The records say which, and when they are asked again: nothing more is written.
     fn wait_for_capacity(&self, dir: &JobDir, memory: &mut JobMemory, waits: String, again: Timestamp) {
         let wait = elapsed(self.clock.now(), again).min(WAIT_LOOK);
-        let attempts = memory.attempts.len();
-        if memory.capacity_told.replace(attempts) != Some(attempts) {
+        // A launch that was planned since has cleared it.
+        if memory.held_back.is_none() {
             info!(job = %dir.job(), "waits for {waits}");
         }
         memory.held_back = Some(HeldBack { until: self.clock.mono() + wait, said: waits });

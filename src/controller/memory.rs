@@ -41,8 +41,6 @@ pub struct JobMemory {
     pub leavings: Option<Leavings>,
     /// The next launch, while a cap holds it back.
     pub held_back: Option<HeldBack>,
-    /// After how many attempts it was said last that every place has refused.
-    pub capacity_told: Option<usize>,
     /// Which market, `market = "auto"`.
     pub market: Option<Box<MarketMemory>>,
     /// Calls that were throttled.

@@ -73,6 +73,7 @@ pub const BOOT_BOUNDS: (Span, Span) = (Span::from_secs(2 * 60), Span::from_secs(
 #[cfg(test)]
 mod tests {
     use super::*;
+
     #[test]
     fn bare_metal_has_longer_to_boot_unless_the_job_says_how_long() {
         let limits = LimitsSpec::default();
