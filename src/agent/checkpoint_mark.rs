@@ -113,7 +113,7 @@ impl Declared {
         }
     }
 
-    /// `exited`: the workload, by itself, with whatever code. (Whoever waits for a save waits for the two seconds too: seed 37017966 of 24 h.)
+    /// `exited`: the workload, by itself, with whatever code. (A person who asked for a save waits for the two seconds too: seed 37017966 of 24 h.)
     pub(super) fn believed(&self, until: Duration, exited: bool) -> &Picture {
         let rests = until.saturating_sub(self.at) >= self.rest || exited && self.is_tied;
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }

@@ -85,7 +85,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let stage = Stage::build(args, context, &prepared).await?;
     let receipt = stage.play(&mut evidence).await?;
     let checks = checks(&evidence);
-    // Of a script that ended by itself, its results may be wanted.
+    // A script that ended by itself may have left results that its user wants.
     if !args.to_end && evidence.ended_early.is_none() {
         stage.clear(proved(&checks)).await;
     }

@@ -49,7 +49,7 @@ fn rehearsal_uses_the_environment_that_is_here_and_leaves_nothing() {
     );
     let ended = place.0.lamp(&["rehearse", "--interrupt-after", "8s", "--notice", "0s"]);
     assert!(ended.err.contains("uses the Python environment") && ended.err.contains("/.venv and installs nothing"), "{ended:?}");
-    // A file system that notes no reads proves nothing.
+    // Some file systems do not note reads, and the rehearsal then cannot conclude.
     assert!(ended.code == 0 || ended.out.contains("did not say at which step"), "{ended:?}");
     let of = |path: &str| std::fs::read_dir(place.0.path().join("home").join(path)).into_iter().flatten().flatten().count();
     assert_eq!(of(".cache/lamplighter"), 0, "no second environment");
