@@ -101,16 +101,20 @@ pub(super) fn found(answer: Result<Value, NoAnswer>) -> Found<Value> {
 pub(super) async fn send(session: &AwsSession, region: &Region, call: &AwsCall) -> Result<Value, NoAnswer> {
     let mut pause = PAUSE;
     for _ in 1..TRIES {
-        match once(session, region, call).await {
+        match once(session, region, call, ANSWER_MAX).await {
             Err(error) if error.may_pass() => SystemClock.sleep(pause).await,
             answer => return answer,
         }
         pause *= 2;
     }
-    once(session, region, call).await
+    once(session, region, call, ANSWER_MAX).await
 }
 
-async fn once(session: &AwsSession, region: &Region, call: &AwsCall) -> Result<Value, NoAnswer> {
+/// Sends it one time, and waits so long for the connection and for the answer.
+///
+/// # Errors
+/// The service refuses, or does not answer in time.
+pub(super) async fn once(session: &AwsSession, region: &Region, call: &AwsCall, answer_max: Duration) -> Result<Value, NoAnswer> {
     install_crypto();
     let silent = |error: &dyn std::error::Error| NoAnswer::Silent(chain(error));
     let provider = session.base().await.credentials_provider().ok_or_else(|| NoAnswer::Silent("no AWS credentials were found".into()))?;
@@ -125,7 +129,7 @@ async fn once(session: &AwsSession, region: &Region, call: &AwsCall) -> Result<V
     let endpoint = session.endpoint().await.unwrap_or_else(own);
     let url = format!("{}{}", endpoint.trim_end_matches('/'), call.path);
     let body = if call.body.is_null() { Vec::new() } else { call.body.to_string().into_bytes() };
-    let time = ANSWER_MAX + Duration::from_secs(body.len() as u64 / BYTES_A_SECOND_MIN);
+    let time = answer_max + Duration::from_secs(body.len() as u64 / BYTES_A_SECOND_MIN);
     let mut request = HttpRequest::new(HttpRequestBody::from(body.clone()));
     *request.method_mut() = call.method.clone();
     *request.uri_mut() = url.parse().map_err(|_| NoAnswer::Silent(format!("`{url}` is no address")))?;
@@ -136,7 +140,7 @@ async fn once(session: &AwsSession, region: &Region, call: &AwsCall) -> Result<V
     }
     AwsAuthorizer::new(&credential, call.service, region.as_str()).try_authorize(&mut request, None).map_err(|error| silent(&error))?;
     let client =
-        Client::builder().tls_certs_merge(for_reqwest()).timeout(time).connect_timeout(ANSWER_MAX).build().map_err(|error| silent(&error))?;
+        Client::builder().tls_certs_merge(for_reqwest()).timeout(time).connect_timeout(answer_max).build().map_err(|error| silent(&error))?;
     let sent = client.request(call.method.clone(), url).headers(request.headers().clone()).body(body).send().await;
     let answer = sent.map_err(|error| silent(&error))?;
     let status = answer.status().as_u16();

@@ -8,11 +8,16 @@
 //! Source: "Amazon EBS encryption requirements" and "Spot Instances: AWSServiceRoleForEC2Spot and customer managed keys" of the EC2 user
 //! guide. A user without the right to look launches unchecked. This module never launches.
 
+use std::time::Duration;
+
 use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::config::timeout::TimeoutConfig;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::aws_call::{AwsCall, NoAnswer, send};
+use super::aws_call::{AwsCall, NoAnswer, once};
 use super::aws_session::AwsSession;
+use super::ec2_cache::Ec2Cache;
 use super::ec2_prepare::TRUSTED;
 use crate::market::Region;
 use crate::ports::{CloudError, chain};
@@ -23,11 +28,14 @@ const AWS_OWN: &str = "alias/aws/ebs";
 /// The role by which EC2 starts spot machines.
 const SPOT_ROLE: &str = "AWSServiceRoleForEC2Spot";
 
+/// A launch is not held up for long by a question that only makes a refusal plainer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
 /// A default key of the customer's own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskKey {
     pub id: String,
-    /// `Enabled`, `Disabled`, `PendingDeletion`, ...; `None`: not known.
+    /// `Enabled`, `Disabled`, ... (AWS KMS developer guide, "Key states of AWS KMS keys"); `None`: not known.
     state: Option<String>,
     /// Whether the role of spot machines may use it; `None`: not known.
     serves_spot: Option<bool>,
@@ -39,11 +47,21 @@ impl DiskKey {
     /// # Errors
     /// None can.
     pub fn check(&self, region: &Region) -> Result<(), CloudError> {
-        let Some(state) = self.state.as_deref().filter(|state| *state != "Enabled") else { return Ok(()) };
+        let Some(state) = self.state.as_deref() else { return Ok(()) };
         let id = &self.id;
+        let kms = |verb: &str| format!("`aws kms {verb} --region {region} --key-id {id}`");
+        let cure = match state {
+            "Disabled" => format!("{} enables it", kms("enable-key")),
+            "PendingDeletion" | "PendingReplicaDeletion" => {
+                format!("{} and then {} bring it back", kms("cancel-key-deletion"), kms("enable-key"))
+            }
+            "PendingImport" => format!("{} gives it its material", kms("import-key-material")),
+            "Unavailable" => "its key store must be connected again (`aws kms connect-custom-key-store`)".to_owned(),
+            // `Enabled`, `Updating`, and what KMS may call a usable key one day.
+            _ => return Ok(()),
+        };
         let what = format!(
-            "disks in {region} are encrypted with your key {id}, which is {state}: no machine can start; \
-             `aws kms enable-key --region {region} --key-id {id}` enables it, \
+            "disks in {region} are encrypted with your key {id}, which is {state}: no machine can start; {cure}, and \
              `aws ec2 reset-ebs-default-kms-key-id --region {region}` goes back to AWS's own"
         );
         Err(CloudError::Invalid { what })
@@ -65,23 +83,28 @@ impl DiskKey {
     }
 }
 
-/// The default key of a region, where it is the customer's own; `None`: it is AWS's, or EC2 does not say. EC2 is asked once,
-/// without a retry, so that a launch never waits for this answer.
+/// The default key of a region, where it is the customer's own; `None`: it is AWS's, or EC2 does not say. Each question is asked once
+/// and for ten seconds: a launch does not wait for long where KMS is out of reach.
 pub async fn find(session: &AwsSession, region: &Region) -> Option<DiskKey> {
     if let Some(known) = session.memory.disk_keys.get(region, TRUSTED) {
         return known;
     }
-    let once = aws_sdk_ec2::config::Builder::new().retry_config(RetryConfig::disabled());
-    let told = session.ec2(region).await.get_ebs_default_kms_key_id().customize().config_override(once).send().await;
-    let told = told.inspect_err(|error| tracing::debug!("the default key of disks in {region} is not known: {}", chain(error)));
-    let own = told.ok().and_then(|told| told.kms_key_id().filter(|id| !id.ends_with(AWS_OWN)).map(str::to_owned));
-    let key = match own {
-        Some(id) => described(session, region, id).await,
+    let cache = Ec2Cache::of(session, region).await;
+    if let Some(known) = cache.get("disk-key", TRUSTED) {
+        return known;
+    }
+    let patience = TimeoutConfig::builder().operation_timeout(ANSWER_MAX).build();
+    let one_try = aws_sdk_ec2::config::Builder::new().retry_config(RetryConfig::disabled()).timeout_config(patience);
+    let told = session.ec2(region).await.get_ebs_default_kms_key_id().customize().config_override(one_try).send().await;
+    let told = told.inspect_err(|error| tracing::debug!("the default key of disks in {region} is not known: {}", chain(error))).ok()?;
+    let key = match told.kms_key_id().filter(|id| !id.ends_with(AWS_OWN)) {
+        Some(id) => described(session, region, id.to_owned()).await,
         None => None,
     };
-    // A person enables a disabled key and then tries again: ask anew.
-    if key.as_ref().is_none_or(|key| key.check(region).is_ok()) {
+    // A person mends a key and then tries again: ask anew.
+    if key.as_ref().is_none_or(|key| key.check(region).is_ok() && key.serves_spot != Some(false)) {
         session.memory.disk_keys.put(region.clone(), key.clone());
+        cache.put("disk-key", &key);
     }
     key
 }
@@ -90,7 +113,7 @@ async fn described(session: &AwsSession, region: &Region, id: String) -> Option<
     let ask = |target: &'static str, mut body: Value| {
         body["KeyId"] = json!(id);
         let call = AwsCall::named("kms", target, body);
-        async move { send(session, region, &call).await }
+        async move { once(session, region, &call, ANSWER_MAX).await }
     };
     let (key, grants, policy) = tokio::join!(
         ask("TrentService.DescribeKey", json!({})),
@@ -137,6 +160,9 @@ mod tests {
         assert!(key("Enabled", none(), open()).expect("their own").check(&region).is_ok());
         let disabled = key("Disabled", none(), open()).expect("their own").check(&region).expect_err("disabled").to_string();
         assert!(disabled.contains("which is Disabled") && disabled.contains("enable-key --region us-east-2 --key-id k"), "{disabled}");
+        let leaving = key("PendingDeletion", none(), open()).expect("their own").check(&region).expect_err("leaves").to_string();
+        assert!(leaving.contains("`aws kms cancel-key-deletion --region us-east-2 --key-id k` and then"), "{leaving}");
+        assert!(key("Updating", none(), open()).expect("their own").check(&region).is_ok(), "it can be used meanwhile");
         let unknown = key_of("k".into(), denied(), denied(), denied()).expect("their own");
         assert!(unknown.check(&region).is_ok() && unknown.spot_note(&region).is_none());
         assert_eq!(key_of("k".into(), Ok(json!({ "KeyMetadata": { "KeyManager": "AWS" } })), none(), open()), None);

@@ -101,18 +101,18 @@ pub fn choose(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<P
 }
 
 fn none(session: &AwsSession, here: &[&Place], offer: &Offer) -> CloudError {
-    if let Some(place) = here.iter().find(|place| place.dedicated) {
+    let ordinary: Vec<&str> = here.iter().filter(|place| !place.dedicated).map(|place| place.id.as_str()).collect();
+    if !ordinary.is_empty() {
+        let what = format!("a launch in {} found no free address there a moment ago", ordinary.join(" and in "));
+        return CloudError::NoCapacity { what, refusal: Refusal::Addresses };
+    }
+    if let Some(place) = here.first() {
         let what = format!(
             "the network {} of {} makes every machine a dedicated one, which costs more than its price and $2.00 an hour for the region: \
              name subnets of another network in `aws.subnets`",
             place.network, place.id
         );
         return CloudError::NoCapacity { what, refusal: Refusal::NotSold };
-    }
-    if !here.is_empty() {
-        let ids: Vec<&str> = here.iter().map(|place| place.id.as_str()).collect();
-        let what = format!("a launch in {} found no free address there a moment ago", ids.join(" and in "));
-        return CloudError::NoCapacity { what, refusal: Refusal::Addresses };
     }
     let what = if session.settings.subnets.is_empty() {
         format!("{} has no default subnet; `aws ec2 create-default-subnet --availability-zone {}` makes one", offer.zone, offer.zone)
@@ -136,4 +136,44 @@ pub async fn full(session: &AwsSession, plan: &Plan) -> Refusal {
 
 fn was_full(session: &AwsSession, place: &Place) -> bool {
     session.memory.full_subnets.get(&place.id, FULL_FOR).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::aws_settings::AwsSettings;
+    use crate::market::{Arch, Cloud, Market, UsdPerHour, Zone};
+
+    fn place(id: &str, dedicated: bool) -> Place {
+        Place { id: id.into(), zone: "r1".into(), network: "vpc-1".into(), free: 1, gives_address: true, dedicated }
+    }
+
+    #[test]
+    fn zone_is_shut_for_minutes_by_a_full_subnet_and_for_long_only_where_all_are_dedicated() {
+        let offer = Offer {
+            cloud: Cloud::Aws,
+            region: Region::new("r"),
+            zone: Zone::new("r1"),
+            instance_type: "g5.xlarge".into(),
+            gpus: 1,
+            gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 4,
+            arch: Arch::X86_64,
+            market: Market::Spot,
+            price: UsdPerHour::ZERO,
+            extras: UsdPerHour::ZERO,
+            on_demand: None,
+        };
+        let session = AwsSession::new(AwsSettings::default());
+        let refusal = |places: &[Place]| match choose(&session, places, &offer) {
+            Err(CloudError::NoCapacity { refusal, .. }) => Some(refusal),
+            _ => None,
+        };
+        let (dedicated, ordinary) = (place("subnet-d", true), place("subnet-o", false));
+        assert_eq!(choose(&session, &[dedicated.clone(), ordinary.clone()], &offer).expect("one has room").id, "subnet-o");
+        session.memory.full_subnets.put("subnet-o".into(), ());
+        assert_eq!(refusal(&[dedicated.clone(), ordinary]), Some(Refusal::Addresses));
+        assert_eq!(refusal(&[dedicated]), Some(Refusal::NotSold));
+    }
 }

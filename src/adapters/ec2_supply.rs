@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
 use super::ec2_cache::Ec2Cache;
-use super::ec2_disk_key;
+use super::ec2_disk_key::{self, DiskKey};
 use super::ec2_price_list::{self as price_list, Listed};
 use super::ec2_quotas::{self as quotas, Known, Used};
 use super::ec2_regions;
@@ -33,11 +33,22 @@ const DEFAULT_TYPES: [&str; 5] = ["m5.large", "m6i.large", "m6a.large", "m7i.lar
 /// # Errors
 /// When no region answers.
 pub async fn supply(session: &AwsSession, machine: &MachineSpec) -> Result<Supply, CloudError> {
-    let mut supply = survey(session, machine, machine.max_price.looks_back()).await?;
-    let spot: BTreeSet<&Region> = supply.offers.iter().filter(|offer| offer.market == Market::Spot).map(|offer| &offer.region).collect();
-    let keys = join_all(spot.into_iter().map(|region| async move { ec2_disk_key::find(session, region).await?.spot_note(region) })).await;
-    supply.notes.extend(keys.into_iter().flatten());
+    let (supply, keys) = tokio::join!(survey(session, machine, machine.max_price.looks_back()), disk_keys(session, machine));
+    let mut supply = supply?;
+    let sold: BTreeSet<&Region> = supply.offers.iter().filter(|offer| offer.market == Market::Spot).map(|offer| &offer.region).collect();
+    let notes = keys.iter().filter(|(region, _)| sold.contains(region)).filter_map(|(region, key)| key.spot_note(region));
+    supply.notes.extend(notes.collect::<Vec<_>>());
     Ok(supply)
+}
+
+/// The customer's own keys of disks, in the regions where spot machines may be bought.
+async fn disk_keys(session: &AwsSession, machine: &MachineSpec) -> Vec<(Region, DiskKey)> {
+    if !markets(machine.market).contains(&Market::Spot) {
+        return Vec::new();
+    }
+    let regions = session.regions(&machine.regions).await;
+    let keys = join_all(regions.iter().map(|region| ec2_disk_key::find(session, region))).await;
+    regions.into_iter().zip(keys).filter_map(|(region, key)| Some((region, key?))).collect()
 }
 
 /// The same, with the spot prices of so long a time.

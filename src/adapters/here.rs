@@ -89,6 +89,11 @@ pub fn is_container() -> bool {
     ["/run/systemd/container", "/run/.containerenv", "/.dockerenv"].iter().any(|mark| Path::new(mark).exists())
 }
 
+/// How long ago a file was written; `None`: it is not there, or it is of the future.
+pub fn age(file: &Path) -> Option<std::time::Duration> {
+    std::fs::metadata(file).and_then(|found| found.modified()).ok()?.elapsed().ok()
+}
+
 /// The folders directly below one, newest name last; none when it is not there.
 pub fn folders_below(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =

@@ -19,9 +19,9 @@ pub fn confirm(context: &Context, what: &str, yes: bool, meaning: &str) -> Resul
     if says_yes(context, &format!("{what}; go on? [y/N]"), meaning)? { Ok(()) } else { Err(refused("not confirmed".into())) }
 }
 
-/// Whether a person can answer a question.
+/// Whether a person sees a question and can answer it.
 pub fn can_ask(context: &Context) -> bool {
-    std::io::stdin().is_terminal() && !context.is_machine_output()
+    std::io::stdin().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet()
 }
 
 /// Asks it, where somebody can be asked.

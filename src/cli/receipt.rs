@@ -13,7 +13,7 @@ use super::wrap::wrap;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run, silence};
 use crate::controller::Ticked;
 use crate::job::harmless::one_line;
-use crate::job::{CheckpointSummary, JobOutcome, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
+use crate::job::{CheckpointSummary, EndedBecause, JobOutcome, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
 use crate::market::Span;
 use crate::wire::Store;
@@ -131,14 +131,18 @@ pub fn note(context: &Context, receipt: &Receipt) {
     }
 }
 
-/// After a failure: how the work goes on once the code is mended.
+/// After an end that a person can mend: how the work goes on.
 fn way_on(receipt: &Receipt) -> Option<String> {
-    let job = &receipt.job;
-    match (receipt.outcome, &receipt.last_checkpoint) {
-        (JobOutcome::Failed, Some(last)) => {
-            Some(format!("`lamp start {job} --code` goes on from checkpoint {}, with the folder as it is now", last.told()))
+    let (job, last) = (&receipt.job, receipt.last_checkpoint.as_ref()?.told());
+    let start = |words: &str| format!("`lamp start {job}{words}` goes on from checkpoint {last}");
+    match receipt.because.or_else(|| Some(receipt.attempts.last()?.ended_because))? {
+        // A limit that is used up stands in the way of the next start too.
+        EndedBecause::Budget => Some(start(" --budget USD")),
+        EndedBecause::Deadline => Some(start(" --deadline MOMENT")),
+        EndedBecause::Failed | EndedBecause::SetupFailed | EndedBecause::OutOfMemory | EndedBecause::Stalled => {
+            Some(format!("{}, with the folder as it is now", start(" --code")))
         }
-        (JobOutcome::Stopped, Some(last)) => Some(format!("`lamp start {job}` goes on from checkpoint {}", last.told())),
+        _ if matches!(receipt.outcome, JobOutcome::Failed | JobOutcome::Stopped) => Some(start("")),
         _ => None,
     }
 }
@@ -267,6 +271,30 @@ mod tests {
             said.contains("  <= $0.46  ") && said.contains("\n  total <= $0.46; ") && said.contains("\n  <=: the most that it can be; "),
             "{said}"
         );
+    }
+
+    #[test]
+    fn next_step_after_an_end_is_one_that_is_not_refused() {
+        let mut receipt: Receipt = serde_json::from_str(include_str!("../../tests/data/v1/receipt.json")).expect("a receipt");
+        receipt.last_checkpoint =
+            serde_json::from_str(r#"{"number":3,"attempt":1,"created":"2026-01-01T00:00:00Z","bytes":1}"#).expect("a checkpoint");
+        let mut hint = |outcome, because| {
+            (receipt.outcome, receipt.because) = (outcome, Some(because));
+            way_on(&receipt).map(|hint| hint.split('`').nth(1).unwrap_or_default().replace(receipt.job.as_str(), "JOB"))
+        };
+        let cases = [
+            (JobOutcome::Failed, EndedBecause::Failed, Some("lamp start JOB --code")),
+            (JobOutcome::Stopped, EndedBecause::Budget, Some("lamp start JOB --budget USD")),
+            (JobOutcome::Stopped, EndedBecause::Deadline, Some("lamp start JOB --deadline MOMENT")),
+            (JobOutcome::Stopped, EndedBecause::MaxRuntime, Some("lamp start JOB")),
+            (JobOutcome::Failed, EndedBecause::Lost, Some("lamp start JOB")),
+            (JobOutcome::Succeeded, EndedBecause::Succeeded, None),
+        ];
+        for (outcome, because, expected) in cases {
+            assert_eq!(hint(outcome, because).as_deref(), expected, "{because:?}");
+        }
+        receipt.last_checkpoint = None;
+        assert_eq!(way_on(&receipt), None);
     }
 
     #[test]

@@ -83,7 +83,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         use_what_is_here(context, &mut prepared);
     }
     let stage = Stage::build(args, context, &prepared).await?;
-    let receipt = stage.play(&mut evidence).await?;
+    let receipt = match stage.play(&mut evidence).await {
+        Ok(receipt) => receipt,
+        Err(fault) => {
+            // A job that still runs is ended by the controller, and keeps what it stored.
+            if !args.to_end && stage.dir.receipt().await.is_ok_and(|receipt| receipt.is_some()) {
+                stage.clear(true).await;
+            }
+            return Err(fault);
+        }
+    };
     let checks = checks(&evidence);
     // A script that ended by itself may have left results that its user wants.
     if !args.to_end && evidence.ended_early.is_none() {
@@ -172,7 +181,8 @@ impl<'a> Stage<'a> {
             self.dir.delete_stored(&stored, &AtomicU64::new(0)).await
         };
         if let Err(error) = cleared.await {
-            tracing::debug!("what the rehearsal stored is not all removed: {error}");
+            self.context.printer.warn(format!("what the rehearsal stored is not all removed: {error}"));
+            self.context.printer.hint(format!("`lamp discard {}` removes it", self.dir.job()));
         }
     }
 

@@ -83,6 +83,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let named = loaded.origins.get("machine.market").is_some_and(|origin| origin == "flag").then_some(spec.spec.machine.market);
     spec.spec.machine.market = MarketChoice::Auto;
     let Given { mut play, pool, extras, out_of_reach } = self::given(args, context, &spec, named).await?;
+    let work = play.work;
     let saves = Saves::measured(context, &spec).await;
     if let Some(saves) = &saves {
         play.work = times(play.work, saves.stretch());
@@ -105,7 +106,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         );
         return Err(Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started, and nothing bills"));
     }
-    let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran, play.work)).collect();
+    let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran, work)).collect();
     let code = match rows.iter().any(|row| row.usd.is_some()) {
         _ if is_cut => ExitCode::CTRL_C,
         true => ExitCode::SUCCESS,
@@ -115,9 +116,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let from = source(args, &pool, &traces);
     if context.is_machine_output() {
         let job = json!({
-            "work_hours": hours(play.work), "deadline_hours": play.deadline.map(hours), "start_seconds": play.start.as_secs_f64(),
+            "work_hours": hours(work), "deadline_hours": play.deadline.map(hours), "start_seconds": play.start.as_secs_f64(),
             "max_runtime_seconds": play.limits.max_runtime.map(|time| time.as_secs_f64()), "budget_usd": play.limits.budget,
-            "save_seconds": saves.as_ref().map(|saves| saves.each), "saves_every_seconds": play.saves_every.as_secs_f64(), "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
+            "save_seconds": saves.as_ref().map(|saves| saves.each), "saves_every_seconds": play.saves_every.as_secs_f64(),
+            "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
             "extras_usd_per_hour": extras,
         });
         let traces: Vec<String> = args.trace.iter().map(|file| file.display().to_string()).collect();

@@ -75,7 +75,7 @@ impl Parts {
         let Parts { work_hours, lost_hours, start_hours, waiting_hours } = self;
         let all = work_hours + lost_hours + start_hours + waiting_hours;
         format!(
-            "{all:.1}h to the end, on the mean: {work_hours:.1}h of work, {lost_hours:.1}h of work done again, {start_hours:.1}h of starts and ends, \
+            "{all:.1}h to the end, on the mean: {work_hours:.1}h of work, {lost_hours:.1}h of work done again, {start_hours:.1}h of starts, saves and ends, \
              {waiting_hours:.1}h of waiting for a machine"
         )
     }
@@ -312,8 +312,7 @@ mod tests {
         let sum = parts.work_hours + parts.lost_hours + parts.start_hours + parts.waiting_hours;
         assert_eq!(sum, row.finish_hours.unwrap().mean);
         let said = legend(&[row], &play(None)).join("\n");
-        let line =
-            "spot: 24.5h to the end, on the mean: 20.0h of work, 0.5h of work done again, 0.5h of starts and ends, 3.5h of waiting for a machine";
+        let line = "spot: 24.5h to the end, on the mean: 20.0h of work, 0.5h of work done again, 0.5h of starts, saves and ends, 3.5h of waiting for a machine";
         assert!(said.lines().any(|said| said == line), "{said}");
         let none = Row::of(MarketChoice::Spot, &[ran(9.0, Some(Unfinished::Budget))], WORK);
         assert_eq!(none.finish_parts, None);

@@ -176,8 +176,8 @@ fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
 fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Option<Finding> {
     let is_about = |folder: &Path| finding.message.starts_with(&format!("`{}` does not ship", folder.display()));
     // The setup makes an environment of that name on each machine.
-    let is_made =
-        rehearsal_environment::FOLDERS.iter().any(|folder| is_about(Path::new(folder)) && setup.is_some_and(|setup| setup.contains(folder)));
+    let names = |folder: &str| setup.is_some_and(|setup| setup.split(|c: char| c.is_whitespace() || "\"'/;&".contains(c)).any(|word| word == folder));
+    let is_made = rehearsal_environment::FOLDERS.iter().any(|folder| is_about(Path::new(folder)) && names(folder));
     if is_about(Path::new(outputs::FOLDER)) || is_made {
         return None;
     }
@@ -285,12 +285,13 @@ fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Findin
     let message = format!("`{named}` is in the workdir but does not ship");
     Some(match loaded.spec.setup {
         Some(_) => Finding::warning("command", format!("{message}; `setup` has to bring it")),
-        None => Finding::error("command", message).hint(does_not_come(named)),
+        None => Finding::error("command", message).hint(does_not_come(&loaded.workdir, named)),
     })
 }
 
-fn does_not_come(named: &str) -> String {
-    match named.split_once("/bin/") {
+fn does_not_come(workdir: &Path, named: &str) -> String {
+    let environment = named.split_once("/bin/").filter(|(folder, _)| workdir.join(folder).join("pyvenv.cfg").is_file());
+    match environment {
         Some((folder, program)) => format!(
             "a virtual environment stays where it is: here, activate it (`. {folder}/bin/activate`) and name `{program}` alone; \
              elsewhere, a requirements.txt and `lamp init` make one on each machine"

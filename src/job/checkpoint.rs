@@ -123,7 +123,8 @@ impl Manifest {
         let is_its = |number: u64| self.step.is_some_and(|step| step == number as f64);
         // `v0` and `run3` are folders of runs.
         let is_of_steps = |name: &str| ["checkpoint", "ckpt", "step", "epoch"].iter().any(|word| name.to_ascii_lowercase().contains(word));
-        let numbered = numbered.filter(|(number, top)| is_its(*number) || is_of_steps(top));
+        let is_new = |top: &str| new.iter().any(|file| file.path.split_once('/').is_some_and(|(first, _)| first == top));
+        let numbered = numbered.filter(|(number, top)| is_its(*number) || is_of_steps(top) && is_new(top));
         if let Some((_, top)) = numbered.max_by_key(|(number, _)| (is_its(*number), *number)) {
             return Some(top.to_owned());
         }
@@ -176,7 +177,7 @@ mod tests {
             manifest.summary().name
         };
         type Files<'a> = &'a [(&'a str, u64, u32)];
-        let cases: [(Files<'_>, Option<&str>); 8] = [
+        let cases: [(Files<'_>, Option<&str>); 9] = [
             (&[], None),
             (&[("model.pt", 5, 1)], None),
             (&[("model-1.pt", 5, 1), ("model-2.pt", 5, 2)], Some("model-2.pt")),
@@ -184,6 +185,7 @@ mod tests {
             (&[("v0/checkpoints/epoch=3.ckpt", 5, 2), ("v0/checkpoints/epoch=2.ckpt", 5, 1)], Some("v0/checkpoints/epoch=3.ckpt")),
             (&[("latest", 1, 2), ("step-4.pt", 9, 2)], Some("step-4.pt")),
             (&[("checkpoint-600/optimizer.pt", 9, 2), ("runs/events.1", 1, 2)], Some("checkpoint-600")),
+            (&[("checkpoint-500/optimizer.pt", 9, 1), ("step-800.pt", 5, 2)], Some("step-800.pt")),
             (&[("checkpoint-800/optimizer.pt", 9, 2), ("checkpoint-1000/optimizer.pt", 9, 2)], Some("checkpoint-1000")),
         ];
         for (files, expected) in cases {

@@ -35,17 +35,47 @@ pub(super) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &
         if is_watched(&state, clock).await {
             continue;
         }
-        let runs = match workloads.attach(&start).await {
-            Ok(Some(workload)) => workload.ended().now_or_never().is_none(),
-            Ok(None) => false,
-            // Nobody can tell: the agent asks until somebody can, before it starts anything.
-            Err(error) => !error.is_final(),
-        };
-        if runs {
+        if may_run(&start, workloads).await {
             return Some(job);
         }
     }
     None
+}
+
+async fn may_run(start: &Path, workloads: &dyn Workloads) -> bool {
+    match workloads.attach(start).await {
+        Ok(Some(workload)) => workload.ended().now_or_never().is_none(),
+        Ok(None) => false,
+        // The work may run: the agent asks again before it starts anything.
+        Err(error) => !error.is_final(),
+    }
+}
+
+/// How long the state folder of a killed run is kept for a look. Folders of machines are kept for the same time.
+const KEEP: Duration = Duration::from_secs(7 * 86_400);
+
+/// Removes the state folders of runs that are over; what they were is in their records, below `jobs`. `workloads` must know the work of
+/// such runs. It takes the locks of runs that are over, and of those alone.
+pub(super) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
+    for state in here::folders_below(&root.join("runs")) {
+        let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
+        let has_outcome = root.join("jobs").join(job.as_str()).join("attempts/0001/outcome.json").is_file();
+        let is_silent = here::age(&state.join("heartbeat.json")).is_some_and(|age| age >= KEEP);
+        if state.is_symlink() || !(has_outcome || is_silent) {
+            continue;
+        }
+        let mut runs = false;
+        for start in here::folders_below(&state.join("starts")) {
+            runs |= may_run(&start, workloads).await;
+        }
+        // An agent that has written its outcome may not have ended yet.
+        let held = if runs { None } else { here::lock(&lock(&state)).ok().flatten() };
+        if held.is_some()
+            && let Err(error) = LocalFiles.remove(&state)
+        {
+            tracing::warn!("what an ended run left is not removed: {}: {error}", state.display());
+        }
+    }
 }
 
 /// How long an agent that was killed may hold its lock: until the last of its threads is gone, a moment after `pkill -9` has returned.

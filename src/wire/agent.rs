@@ -305,6 +305,9 @@ async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment: None };
     // In a process group: the output is echoed to our own terminal.
     let workloads: Arc<dyn Workloads> = Arc::from(child_workload::workloads(program, Home::ProcessGroup));
+    if !call.dry_run {
+        abandoned::forget_old(&alone_root(&call), &*workloads).await;
+    }
     stand_alone(call, workloads).await
 }
 
@@ -327,7 +330,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         );
     }
     let power = power(call.then.clone());
-    let root = call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"));
+    let root = alone_root(&call);
     let mut resolved = alone::resolved(&call, clock.now(), here::random());
     let named = call.name.as_ref().map(|name| (name, root.join("names").join(JobId::from_name(name, [0; 6]).as_str())));
     let named = match named.map(|(name, file)| (name, here::lock(&file), file)) {
@@ -375,6 +378,11 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
     complain(&alone::last_words(&finish, &root, &resolved.job));
     Ok(alone::exit_code(&finish))
+}
+
+/// Where runs without a machine of ours keep their records.
+fn alone_root(call: &Alone) -> PathBuf {
+    call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"))
 }
 
 fn alone_outbox(root: &Path, clock: &Arc<dyn Clock>, job: &crate::job::JobId) -> Result<Outbox, String> {

@@ -38,7 +38,7 @@ async fn all_of_it_is_found_in_two_rounds_and_asked_for_once() {
     ec2.latency(Duration::from_millis(800));
     let launch = prepare(&aws, &spec("dlami", 100), &offer(Market::Spot)).await.unwrap();
     let calls = ec2.take_calls();
-    assert_eq!((calls.len(), rounds(&calls)), (4, 2), "{:?}", calls.iter().map(|call| &call.action).collect::<Vec<_>>());
+    assert_eq!((calls.len(), rounds(&calls)), (6, 2), "{:?}", calls.iter().map(|call| &call.action).collect::<Vec<_>>());
     assert_eq!((launch.image.as_str(), launch.root_device.as_str(), launch.disk_gib), (IMAGE, "/dev/sda1", 100));
     assert!(launch.image_name.unwrap().contains("Ubuntu 22.04"));
     assert_eq!((launch.profile.as_deref(), launch.key_name.as_deref()), (Some("lamplighter-box"), None));

@@ -365,6 +365,18 @@ fn a_script_that_is_not_there_is_found_before_anything_runs() {
     let ignored = sandbox.lamp(&["check"]);
     assert_eq!((ignored.code, ignored.out.contains("is in the workdir but does not ship")), (100, true), "{}", ignored.out);
     assert!(ignored.out.contains("an ignore file"), "{}", ignored.out);
+    sandbox.write("lamp.toml", "command = ['tools/bin/train']\n");
+    sandbox.write("tools/bin/train", "");
+    sandbox.write(".lampignore", "tools\n");
+    let no_environment = sandbox.lamp(&["check"]);
+    assert!(no_environment.out.contains("an ignore file keeps it at home"), "{}", no_environment.out);
+    sandbox.write("env/pyvenv.cfg", "");
+    sandbox.write("env/bin/python", "");
+    let warns = |setup: &str| {
+        sandbox.write("lamp.toml", format!("command = ['true']\nsetup = '{setup}'\n"));
+        sandbox.lamp(&["check"]).out.contains("`env` does not ship")
+    };
+    assert_eq!((warns("python3 -m venv venv"), warns("python3 -m venv env")), (true, false));
 }
 
 #[test]

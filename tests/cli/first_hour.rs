@@ -117,6 +117,8 @@ fn second_run_of_a_name_is_asked_about_on_a_terminal() {
     assert_eq!(super::start::jobs(&place).len(), 1);
     let again = Terminal::of(&place, &["run", "-d", "--again"]).end();
     assert_eq!((again, super::start::jobs(&place).len()), (Some(0), 2));
+    let quiet = Terminal::of(&place, &["run", "-d", "-q"]).end();
+    assert_eq!((quiet, super::start::jobs(&place).len()), (Some(0), 3), "--quiet asks no question");
     assert_eq!(place.0.lamp(&["cancel", "--all", "--yes"]).code, 0);
     place.nothing_is_left();
 }

@@ -54,7 +54,7 @@ fn people_get_a_table_a_plot_and_a_word_on_what_was_played() {
     assert!(lines[1].starts_with("spot ") && lines[2].is_empty(), "only what was asked for: {}", ended.out);
     assert!(ended.out.contains("so many finished for at most so much: s spot\n"), "{}", ended.out);
     assert!(ended.err.contains("usd and ends (hours from now) are of the runs that finished: half of them stay within p50"), "{}", ended.err);
-    assert!(ended.err.contains("h of starts and ends, ") && ended.err.contains("h of waiting for a machine"), "{}", ended.err);
+    assert!(ended.err.contains("h of starts, saves and ends, ") && ended.err.contains("h of waiting for a machine"), "{}", ended.err);
     assert!(ended.err.contains("drawn from the law of spot machines in general"), "{}", ended.err);
 }
 

@@ -239,6 +239,33 @@ fn a_dead_agent_harms_nothing_and_the_next_one_watches_the_same_run() {
 }
 
 #[test]
+fn next_run_removes_what_ended_and_killed_runs_left_and_nothing_that_runs() {
+    let bench = Bench::new();
+    let runs = || {
+        std::fs::read_dir(bench.file("state/lamplighter/agent/runs")).into_iter().flatten().flatten().map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    assert_eq!(bench.agent().args(["run", "--", "true"]).finish().status.code(), Some(0));
+    let ended = runs();
+    let mut agent = Running::start(bench.agent().args(["run", "--", "sh", "-c", "echo $$ > pid; exec sleep 300"]).stderr(Stdio::null()));
+    let pid = pid_of(&bench, "pid");
+    kill(agent.pid(), "KILL");
+    agent.wait();
+    let killed = runs();
+    assert!(ended.len() == 1 && killed.len() == 1 && ended != killed, "{ended:?} {killed:?}");
+    let old = |folder: &std::path::Path| {
+        let file = std::fs::File::options().write(true).open(folder.join("heartbeat.json")).expect("it is there");
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(8 * 86_400)).expect("set");
+    };
+    old(&killed[0]);
+    assert_eq!(bench.agent().args(["run", "--", "echo", "1"]).finish().status.code(), Some(0));
+    assert!(killed[0].exists(), "its work runs");
+    kill(pid, "KILL");
+    wait_until("it is gone", || (!alive(pid)).then_some(()));
+    assert_eq!(bench.agent().args(["run", "--", "echo", "2"]).finish().status.code(), Some(0));
+    assert!(!killed[0].exists() && runs().len() == 1, "{:?}", runs());
+}
+
+#[test]
 fn ctrl_c_ends_the_workload_politely() {
     let bench = Bench::new();
     let script = "trap 'echo saved > saved; exit 0' TERM; echo $$ > pid; while :; do sleep 0.05; done";
