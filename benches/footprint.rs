@@ -12,7 +12,7 @@ mod fake_nvml;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lamplighter::adapters::sensors::{SensorOptions, system_sensors};
+use lamplighter::adapters::host::sensors::{SensorOptions, system_sensors};
 use lamplighter::ports::{Scope, Sensors};
 
 const SAMPLES: u32 = 600;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lamplighter::adapters::imds_said;
+use lamplighter::adapters::aws::imds_documents;
 use lamplighter::config::{Environment, Inputs, UserConfig, read_job};
 use lamplighter::controller::{Bootstrap, BoxEndpoint};
 use lamplighter::instance::visit::{Suspects, Visit};
@@ -126,8 +126,9 @@ pub fn records(bytes: &[u8]) {
 /// What the metadata service says, true or not.
 pub fn imds(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let said = [imds_said::interruption(&text).map(drop), imds_said::rebalance(&text).map(drop), imds_said::maintenance(&text).map(drop)];
-    said.into_iter().chain([imds_said::document(&text).map(drop)]).for_each(|said| drop(said.map_err(|error| error.to_string())));
+    let said =
+        [imds_documents::interruption(&text).map(drop), imds_documents::rebalance(&text).map(drop), imds_documents::maintenance(&text).map(drop)];
+    said.into_iter().chain([imds_documents::document(&text).map(drop)]).for_each(|said| drop(said.map_err(|error| error.to_string())));
 }
 
 /// Tags of a machine: a line each, the key before the first `=`.

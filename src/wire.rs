@@ -15,35 +15,35 @@ pub mod worlds;
 
 use std::sync::Arc;
 
-use crate::adapters::system_clock::SystemClock;
+use crate::adapters::host::system_clock::SystemClock;
 use crate::ports;
 
 // What ships, what must not, and what comes home: plain functions of one workdir, so that they need no port.
-pub use crate::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack as unpack_code};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::capacity_trace::{CapacityTrace, TraceError, read_capacity};
+pub use crate::adapters::recordings::capacity_trace::{CapacityTrace, TraceError, read_capacity};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::kept_file::{Beside, KeptFile, date as date_file, free_bytes, make_writable};
+pub use crate::adapters::recordings::price_history::{PriceCourseError, read_prices};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::price_course::{PriceCourseError, read_prices};
+pub use crate::adapters::recordings::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::secret_scan::{
-    Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets, scan_words as scan_words_for_secrets, sounds_secret,
-};
+pub use crate::adapters::store::upload_resume::Unsent;
 #[cfg(feature = "lamp")]
-pub use crate::adapters::series::{SeriesError, read_series};
-#[cfg(feature = "lamp")]
-pub use crate::adapters::unsent::Unsent;
-#[cfg(feature = "lamp")]
-pub use crate::adapters::workdir_pack::{
+pub use crate::adapters::workdir::pack::{
     PackError, PackKind, Survey, changed_since, pack as pack_workdir, show_bytes, survey as survey_workdir, tree_of,
 };
+#[cfg(feature = "lamp")]
+pub use crate::adapters::workdir::secret_scan::{
+    Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets, scan_words as scan_words_for_secrets, sounds_secret,
+};
+pub use crate::adapters::workdir::unpack::{ArchiveError, ArchiveLimits, Unpacked, unpack as unpack_code};
+#[cfg(feature = "lamp")]
+pub use crate::adapters::workstation::downloaded_file::{Beside, KeptFile, date as date_file, free_bytes, make_writable};
 
 /// An error in words, for whoever may not name a port.
 #[cfg(feature = "lamp")]
 pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes};
 
-pub use crate::adapters::objects::{OpenError, open as open_store};
+pub use crate::adapters::store::open::{OpenError, open as open_store};
 
 #[cfg(feature = "lamp")]
 pub use workstation::{AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder, random_letters, remove_scratch};

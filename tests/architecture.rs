@@ -8,6 +8,7 @@
 #[path = "architecture/source.rs"]
 mod source;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -193,12 +194,38 @@ fn pure_layers_touch_nothing_of_the_world() {
 
 // The look of a folder and of a file.
 
+/// Folders below `src`, one in another: `src/adapters/aws/ec2/launch.rs` has three.
+const FOLDERS_DEEP_MAX: usize = 4;
+
+/// Files of a folder that a reader takes in at one look.
+const FILES_MAX: usize = 20;
+
 #[test]
-fn there_are_two_levels_of_folders() {
+fn folders_are_at_most_four_deep() {
     judge(places(&sources(), |source| {
-        let deep = source.path.components().count() > 3;
-        if deep { vec![(1, "lies too deep\n  do: src/FOLDER/FILE.rs is as deep as it goes; join the words in the name".into())] } else { Vec::new() }
+        let folders = source.path.components().count() - 2;
+        let what = format!("lies {folders} folders deep, {FOLDERS_DEEP_MAX} is the most\n  do: join two of its folders");
+        if folders > FOLDERS_DEEP_MAX { vec![(1, what)] } else { Vec::new() }
     }));
+}
+
+/// Layers that still have too many files directly in one folder.
+const CROWDED: &[&str] = &["src/agent", "src/cli", "src/controller", "src/job", "src/policy", "src/sim"];
+
+#[test]
+fn folder_has_at_most_twenty_files() {
+    let mut files: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for source in sources() {
+        *files.entry(source.path.parent().expect("a file has a folder").to_owned()).or_default() += 1;
+    }
+    let is_known = |folder: &Path| CROWDED.iter().any(|known| folder == Path::new(known));
+    let crowded = files.iter().filter(|(folder, count)| **count > FILES_MAX && !is_known(folder));
+    let mended = CROWDED.iter().filter(|known| files.get(Path::new(known)).is_none_or(|count| *count <= FILES_MAX));
+    let mut broken: Vec<String> = crowded
+        .map(|(folder, count)| format!("{}: {count} files, {FILES_MAX} is the most\n  do: give its subjects folders", folder.display()))
+        .collect();
+    broken.extend(mended.map(|known| format!("{known} has few enough files\n  do: take it out of CROWDED")));
+    judge(broken);
 }
 
 /// The first line of a `mod.rs` that is neither `mod`, `pub use` nor an attribute on one.

@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lamplighter::adapters::local_files::LocalFiles;
-use lamplighter::adapters::objects;
+use lamplighter::adapters::host::files::LocalFiles;
+use lamplighter::adapters::store::open;
 use lamplighter::agent::outbox::Outbox;
 use lamplighter::agent::outputs::{Wanted, upload};
 use lamplighter::job::AttemptNo;
@@ -94,7 +94,7 @@ fn free_port() -> u16 {
 
 /// What a sink counted.
 fn taken(endpoint: &str, certificate: &Path) -> u64 {
-    objects::install_crypto();
+    open::install_crypto();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let root = reqwest::Certificate::from_pem(&std::fs::read(certificate).expect("the sink wrote it")).expect("a certificate");
@@ -223,7 +223,7 @@ pub fn one(words: &[String]) {
     let [root, folder] = words else { panic!("a job root and a folder") };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let store = objects::open(root).expect("the environment says how");
+        let store = open::open(root).expect("the environment says how");
         let dir = JobDir::new(store, JOB.parse().expect("an id"));
         let state = std::env::temp_dir();
         let outbox = Outbox { dir, attempt: AttemptNo::FIRST, clock: clock(), files: Arc::new(LocalFiles), state };

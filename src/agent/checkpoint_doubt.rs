@@ -86,8 +86,8 @@ impl Doubt {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::checkpoint_watch::{Before, FolderWatch, Signs};
     use super::*;
+    use crate::agent::checkpoint_watch::{Before, FolderWatch, Signs};
     use crate::job::ExitStatus;
     use crate::ports::TreeFile;
 

@@ -132,8 +132,8 @@ impl Declared {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checkpoint_watch::{Before, FolderWatch, Signs};
     use super::*;
+    use crate::agent::checkpoint_watch::{Before, FolderWatch, Signs};
     use crate::job::ExitStatus;
 
     /// Names, modification and inode.

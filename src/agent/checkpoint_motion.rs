@@ -64,8 +64,8 @@ impl Motion {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::checkpoint_watch::{Before, FolderWatch, Picture, Signs};
     use super::*;
+    use crate::agent::checkpoint_watch::{Before, FolderWatch, Picture, Signs};
     use crate::ports::{FileStamp, TreeFile};
 
     fn tree(files: &[&str]) -> Picture {

@@ -594,8 +594,8 @@ fn is_growing(growing: &HashMap<String, Growing>, path: &str) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::checkpoint_watch::{Before, FolderWatch, Signs};
     use super::*;
+    use crate::agent::checkpoint_watch::{Before, FolderWatch, Signs};
     use crate::job::ExitStatus;
 
     /// A folder that a script writes to, and the agent's looks at it once a second.

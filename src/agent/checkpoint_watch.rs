@@ -293,8 +293,8 @@ impl FolderWatch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checkpoint_picture::picture;
     use super::*;
+    use crate::agent::checkpoint_picture::picture;
     use crate::ports::Tree;
 
     fn tree(files: &[(&str, i64)]) -> Picture {

@@ -147,8 +147,8 @@ impl Counter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::printed::Reader;
     use super::*;
+    use crate::agent::printed::Reader;
 
     /// All that was shown, in order.
     fn shown(lines: &[&str]) -> Vec<(f64, Option<f64>)> {

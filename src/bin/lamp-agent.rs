@@ -1,6 +1,6 @@
 //! `lamp-agent`: parse, wire, dispatch.
 
-/// `lamp` ships only a program that has this mark (`adapters::agent_files`).
+/// `lamp` ships only a program that has this mark (`adapters::workstation::agent_files`).
 const MARK: &[u8] = b"[the program lamp-agent of Lamplighter]";
 
 fn main() -> std::process::ExitCode {

@@ -1,6 +1,6 @@
 //! What to type where the image that a job asks for is not there.
 //!
-//! What must never live here: the looking (`adapters::ec2_image`).
+//! What must never live here: the looking (`adapters::aws::ec2::image`).
 
 /// `refused`: what the cloud said of the job; `None`: it is about something else.
 pub fn hint(refused: &str) -> Option<String> {

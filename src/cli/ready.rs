@@ -86,9 +86,9 @@ pub fn refuse_planless(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault>
 
 #[cfg(feature = "aws")]
 mod asked {
-    use super::super::setup_steps::bucket_of;
-    use super::super::{job_root, plan};
     use super::{Context, Controller, Fault, Lack, Planned, ResolvedSpec};
+    use crate::cli::setup_steps::bucket_of;
+    use crate::cli::{job_root, plan};
     use crate::instance::setup::{GROUP, SetupNames, box_role};
     use crate::policy::setup::{ReadyFound, lacking};
 

@@ -230,8 +230,8 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wrap::columns;
     use super::*;
+    use crate::cli::wrap::columns;
     use crate::market::{Usd, UsdPerHour};
     use crate::policy::market_run::PlayLimits;
 

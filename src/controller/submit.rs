@@ -11,7 +11,7 @@ use crate::job::{Applied, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, insist, is_silence, layout};
 use crate::ports::{Arrival, Clock, Created, Store, StoreError, chain};
 
-/// An archive of so many bytes goes in parts (`object_source`), and what has arrived of it is not sent twice. A smaller one is as soon
+/// An archive of so many bytes goes in parts (`store::s3_upload_source`), and what has arrived of it is not sent twice. A smaller one is as soon
 /// sent by the next command.
 pub const WORTH_WAITING: u64 = 8 * 1024 * 1024;
 

@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
+use super::setup::{allows, managed_key, other_root, own_key, reaches};
 use crate::instance::setup::{BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
 use crate::market::{Arch, Market, QuotaKind, uncounted_families};
-use crate::policy::setup::{allows, managed_key, other_root, own_key, reaches};
 
 /// How a check ended; the worst is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

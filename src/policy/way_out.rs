@@ -8,8 +8,8 @@
 //! A machine that cannot fetch its agent powers itself off after some minutes, which are billed, and says why on its console alone. What
 //! must never live here: a call.
 
+use super::doctor::Check;
 use crate::instance::setup::{Found, SubnetFound, WayOut};
-use crate::policy::doctor::Check;
 
 /// `found`: the subnets of the configuration that are in this region; none of them says nothing.
 pub fn judge_subnets(region: &str, found: &Found<Vec<SubnetFound>>) -> Option<Check> {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+use super::NoCredentials;
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{JobId, LaunchRequest, MachineSpec, Plan, Refusal, ResolvedSpec, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
-use crate::ports::NoCredentials;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {

@@ -17,7 +17,7 @@ use super::weather::Trouble;
 use crate::instance::Notice;
 use crate::ports::{Clock, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Stacks};
 
-/// From the lowest rung of the power-off to the last, where each fails (`adapters::poweroff`).
+/// From the lowest rung of the power-off to the last, where each fails (`adapters::host::poweroff`).
 const LADDER: Duration = Duration::from_secs(120);
 
 /// As the agent has it. It goes through its process by itself: a wrapper around it would be half of what a sleep costs, and an

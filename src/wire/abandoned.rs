@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 
-use crate::adapters::here;
-use crate::adapters::local_files::LocalFiles;
+use crate::adapters::host::files::LocalFiles;
+use crate::adapters::workstation::process_env;
 use crate::agent::{MEMORY, Memory, start_dir};
 use crate::job::JobId;
 use crate::ports::{Clock, Files, Launch, Workloads};
@@ -21,7 +21,7 @@ pub(super) fn lock(state: &Path) -> PathBuf {
 /// The same command, started in this folder by an agent that is gone, and still running: starting it a second time would
 /// be two trainings on one GPU. Its job, to be watched again.
 pub(super) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &dyn Workloads, clock: &dyn Clock) -> Option<JobId> {
-    for state in here::folders_below(&root.join("runs")).into_iter().rev() {
+    for state in process_env::folders_below(&root.join("runs")).into_iter().rev() {
         let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
         let read = |path: PathBuf| LocalFiles.read(&path).ok().flatten();
         let memory: Option<Memory> = read(state.join(MEMORY)).and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -57,19 +57,19 @@ const KEEP: Duration = Duration::from_secs(7 * 86_400);
 /// Removes the state folders of runs that are over; what they were is in their records, below `jobs`. `workloads` must know the work of
 /// such runs. It takes the locks of runs that are over, and of those alone.
 pub(super) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
-    for state in here::folders_below(&root.join("runs")) {
+    for state in process_env::folders_below(&root.join("runs")) {
         let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
         let has_outcome = root.join("jobs").join(job.as_str()).join("attempts/0001/outcome.json").is_file();
-        let is_silent = here::age(&state.join("heartbeat.json")).is_some_and(|age| age >= KEEP);
+        let is_silent = process_env::age(&state.join("heartbeat.json")).is_some_and(|age| age >= KEEP);
         if state.is_symlink() || !(has_outcome || is_silent) {
             continue;
         }
         let mut runs = false;
-        for start in here::folders_below(&state.join("starts")) {
+        for start in process_env::folders_below(&state.join("starts")) {
             runs |= may_run(&start, workloads).await;
         }
         // An agent that has written its outcome may not have ended yet.
-        let held = if runs { None } else { here::lock(&lock(&state)).ok().flatten() };
+        let held = if runs { None } else { process_env::lock(&lock(&state)).ok().flatten() };
         if held.is_some()
             && let Err(error) = LocalFiles.remove(&state)
         {
@@ -85,7 +85,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 async fn is_watched(state: &Path, clock: &dyn Clock) -> bool {
     let end = clock.mono() + DYING;
-    while !matches!(here::lock(&lock(state)), Ok(Some(_))) {
+    while !matches!(process_env::lock(&lock(state)), Ok(Some(_))) {
         if clock.mono() >= end {
             return true;
         }

@@ -9,32 +9,36 @@ use std::time::Duration;
 
 use super::abandoned;
 #[cfg(feature = "aws")]
-use crate::adapters::aws_objects;
-use crate::adapters::aws_secrets::AwsSecrets;
+use crate::adapters::aws::bucket_credentials;
+use crate::adapters::aws::cloudwatch_metrics::CloudWatchMeter;
+use crate::adapters::aws::imds::Imds;
+use crate::adapters::aws::secrets::AwsSecrets;
 #[cfg(feature = "aws")]
-use crate::adapters::aws_session::AwsSession;
+use crate::adapters::aws::session::AwsSession;
 #[cfg(feature = "aws")]
-use crate::adapters::aws_settings::AwsSettings;
-use crate::adapters::child_workload::{self, Home};
-use crate::adapters::cloudwatch_metrics::CloudWatchMeter;
-use crate::adapters::counted::counted;
-use crate::adapters::holder_start::HolderProgram;
-use crate::adapters::imds::Imds;
-use crate::adapters::local_files::LocalFiles;
-use crate::adapters::local_folder::{InstanceRecord, LocalFolder};
-use crate::adapters::local_metadata::LocalMetadata;
-use crate::adapters::local_power::LocalPower;
-use crate::adapters::notify::Notify;
-use crate::adapters::poweroff::SystemPower;
-use crate::adapters::proc_stacks::ProcStacks;
-use crate::adapters::secret_workloads::SecretWorkloads;
-use crate::adapters::sensor_thread::{self, SensorThread};
-use crate::adapters::sensors::{GpuProblem, SensorOptions, system_sensors};
-use crate::adapters::system_clock::SystemClock;
-use crate::adapters::terminals::Terminals;
-use crate::adapters::then_command::{self, ThenCommand, ThenExit};
-use crate::adapters::whole_machine::WholeMachine;
-use crate::adapters::{here, holder, local_machine, local_work, login_environment, objects, signals};
+use crate::adapters::aws::settings::AwsSettings;
+use crate::adapters::host::files::LocalFiles;
+use crate::adapters::host::poweroff::SystemPower;
+use crate::adapters::host::sensor_thread::{self, SensorThread};
+use crate::adapters::host::sensors::{GpuProblem, SensorOptions, system_sensors};
+use crate::adapters::host::service_manager::Notify;
+use crate::adapters::host::stack_dump::ProcStacks;
+use crate::adapters::host::system_clock::SystemClock;
+use crate::adapters::host::terminals::Terminals;
+use crate::adapters::local::machine_folder::{InstanceRecord, LocalFolder};
+use crate::adapters::local::machine_process;
+use crate::adapters::local::metadata::LocalMetadata;
+use crate::adapters::local::power::LocalPower;
+use crate::adapters::store::metered::counted;
+use crate::adapters::store::open;
+use crate::adapters::workload::holder::main;
+use crate::adapters::workload::holder::start::HolderProgram;
+use crate::adapters::workload::process::{self, Home};
+use crate::adapters::workload::secret_workloads::SecretWorkloads;
+use crate::adapters::workload::then_command::{self, ThenCommand, ThenExit};
+use crate::adapters::workload::whole_machine::WholeMachine;
+use crate::adapters::workload::{local_workdir, login_environment};
+use crate::adapters::workstation::{process_env, termination_signals};
 use crate::agent::alone;
 use crate::agent::boot::{self, BootPorts};
 use crate::agent::cli::{self, Alone, BootSource, Call, Then};
@@ -62,8 +66,8 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
             print(concat!("lamp-agent ", env!("CARGO_PKG_VERSION"), "\n"));
             ExitCode::SUCCESS
         }
-        Ok(Call::Holder { dir, machine_pid, environment }) => code(holder::main(&dir, machine_pid, environment.as_deref())),
-        Ok(Call::Machine { dir }) => local_machine::main(&dir),
+        Ok(Call::Holder { dir, machine_pid, environment }) => code(main::main(&dir, machine_pid, environment.as_deref())),
+        Ok(Call::Machine { dir }) => machine_process::main(&dir),
         Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
         Ok(Call::Boot(BootSource::Machine(then))) => in_runtime("info", boot_machine(then, leading)),
         Ok(Call::Run(call)) => checked(call, |call| in_runtime("warn", run_alone(call, leading))),
@@ -117,7 +121,7 @@ fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>
 }
 
 fn log_to_stderr(default: &str) {
-    let level = here::variable("LAMP_LOG").and_then(|level| level.to_str().and_then(|level| level.parse().ok()));
+    let level = process_env::variable("LAMP_LOG").and_then(|level| level.to_str().and_then(|level| level.parse().ok()));
     let level = level.or_else(|| default.parse().ok()).unwrap_or(tracing::Level::INFO);
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Log).with_target(false).with_ansi(false);
     // It would complain of itself on standard error, and panic where that is closed too.
@@ -146,8 +150,8 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     let machine = folder.machine().map_err(|error| format!("cannot read who the machine is: {error}"))?;
     let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
     let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
-    let work = local_work::claim(&folder, &record).map_err(|error| format!("cannot make the work folder: {error}"))?;
-    let folders = Folders { work, ..boot::folders(&dir, &here::cache_folder()) };
+    let work = local_workdir::claim(&folder, &record).map_err(|error| format!("cannot make the work folder: {error}"))?;
+    let folders = Folders { work, ..boot::folders(&dir, &process_env::cache_folder()) };
     let (store, own_network) = counted(job_root(&record).await.map_err(|error| with_causes(&error))?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
@@ -156,46 +160,45 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         metadata: Arc::clone(&metadata),
         power: Arc::clone(&power),
         service: Arc::new(Notify),
-        nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
+        nonce: process_env::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     let program =
         HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid), environment: folder.environment(&record) };
-    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
+    attempt(ports, folders, Arc::from(process::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
 }
 
 /// The job root of a local machine. On S3 it is reached by the workstation's own chain (a profile, single sign-on, a program
 /// that gives credentials), which renews what runs out: this process is `lamp` itself, so nothing is handed over, and
 /// nothing lies in a file.
 #[cfg(feature = "aws")]
-async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, objects::OpenError> {
+async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenError> {
     if !record.job_root.starts_with("s3://") {
-        return objects::open(&record.job_root);
+        return open::open(&record.job_root);
     }
     let said = record.aws.clone().unwrap_or_default();
     let regions = said.region.into_iter().collect();
     let settings = AwsSettings { profile: said.profile, regions, endpoint_url: said.endpoint_url, ..AwsSettings::default() };
-    objects::open_through(&record.job_root, false, aws_objects::access(&AwsSession::new(settings)).await)
+    open::open_through(&record.job_root, false, bucket_credentials::access(&AwsSession::new(settings)).await)
 }
 
 /// Without AWS in this program: the plainest settings only, as for `lamp` itself.
 #[cfg(not(feature = "aws"))]
-async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, objects::OpenError> {
-    objects::open(&record.job_root)
+async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenError> {
+    open::open(&record.job_root)
 }
 
 /// The agent of a machine that was launched for an attempt: who it is, its metadata service says; where its job directory
 /// is, `LAMP_JOB_ROOT` in its environment (`/etc/lamplighter/agent.env`, which holds no secret).
 async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String> {
-    let text = |name: &str| here::variable(name).map(|value| value.to_string_lossy().into_owned());
+    let text = |name: &str| process_env::variable(name).map(|value| value.to_string_lossy().into_owned());
     let root = text("LAMP_JOB_ROOT").ok_or("LAMP_JOB_ROOT is not set: a launched machine is told its job root there")?;
     let imds =
         Imds::new(text("AWS_EC2_METADATA_SERVICE_ENDPOINT").as_deref()).map_err(|error| format!("cannot ask the metadata service: {error}"))?;
-    let folders = boot::folders(&here::state_folder(), &here::cache_folder());
+    let folders = boot::folders(&process_env::state_folder(), &process_env::cache_folder());
     // The machine may be in another region than the bucket.
     let region = text("LAMP_JOB_ROOT_REGION");
     let settings: Vec<(&str, &str)> = region.iter().map(|region| ("aws_region", region.as_str())).collect();
-    let (store, credentials) =
-        objects::open_with_credentials(&root, &settings, &folders.state.join("uploads")).map_err(|error| with_causes(&error))?;
+    let (store, credentials) = open::open_with_credentials(&root, &settings, &folders.state.join("uploads")).map_err(|error| with_causes(&error))?;
     let (store, own_network) = counted(store);
     // Where there are no credentials or no region, nobody could read them.
     let secrets = credentials.clone().and_then(|credentials| {
@@ -214,25 +217,25 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         metadata: Arc::new(imds),
         power: power(then.clone()),
         service: Arc::new(Notify),
-        nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
+        nonce: process_env::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     // A switch of ours stands only behind a machine that is ours to put out.
     let is_ours = then == Then::Poweroff;
-    let own_machine = is_ours && !here::is_container();
+    let own_machine = is_ours && !process_env::is_container();
     let on_box = OnBox {
         switch_files: is_ours.then(switch_files),
         own_machine,
         meter,
-        secrets: Some(OfSecrets { secrets, environment: here::state_folder().join(login_environment::FILE) }),
+        secrets: Some(OfSecrets { secrets, environment: process_env::state_folder().join(login_environment::FILE) }),
     };
     // What a person finds who logs in there.
     if is_ours {
-        login_environment::keep(&here::state_folder()).await;
+        login_environment::keep(&process_env::state_folder()).await;
     }
     // Without it the command finds what the agent has; with secrets it is written before each start.
-    let environment = Some(here::state_folder().join(login_environment::FILE));
+    let environment = Some(process_env::state_folder().join(login_environment::FILE));
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
-    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), is_ours, own_network, on_box).await
+    attempt(ports, folders, Arc::from(process::workloads(program, Home::Own)), is_ours, own_network, on_box).await
 }
 
 /// What only a launched machine has.
@@ -286,7 +289,7 @@ async fn attempt(
         service: ports.service,
         stacks: Arc::new(ProcStacks),
         people: if on_box.own_machine { Arc::new(Terminals::new("/")) } else { Arc::new(Nobody) },
-        signals: signals::none(),
+        signals: termination_signals::none(),
     };
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
     tracing::info!(because = finish.because.word(), "the attempt is over");
@@ -304,7 +307,7 @@ fn power(then: Then) -> Arc<dyn Power> {
 async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment: None };
     // In a process group: the output is echoed to our own terminal.
-    let workloads: Arc<dyn Workloads> = Arc::from(child_workload::workloads(program, Home::ProcessGroup));
+    let workloads: Arc<dyn Workloads> = Arc::from(process::workloads(program, Home::ProcessGroup));
     if !call.dry_run {
         abandoned::forget_old(&alone_root(&call), &*workloads).await;
     }
@@ -318,22 +321,22 @@ async fn watch_alone(call: Alone) -> Result<i32, String> {
 async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, String> {
     let (mut feed, problem) = sensors()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let work = here::current_folder().map_err(|error| format!("cannot tell the current folder: {error}"))?;
+    let work = process_env::current_folder().map_err(|error| format!("cannot tell the current folder: {error}"))?;
     if call.dry_run {
         let sample = feed.sample(&crate::ports::Scope { whole_machine: true, workdir: work, ..Default::default() }).await;
         print(&alone::describe(&call, sample.as_ref(), problem.get().as_deref()));
         return Ok(0);
     }
-    if call.then == Then::Poweroff && !here::is_root() {
+    if call.then == Then::Poweroff && !process_env::is_root() {
         return Err(
             "only root may power this machine off\nhint: run it with `sudo`, or name a command that may: --then 'sudo systemctl poweroff'".into()
         );
     }
     let power = power(call.then.clone());
     let root = alone_root(&call);
-    let mut resolved = alone::resolved(&call, clock.now(), here::random());
+    let mut resolved = alone::resolved(&call, clock.now(), process_env::random());
     let named = call.name.as_ref().map(|name| (name, root.join("names").join(JobId::from_name(name, [0; 6]).as_str())));
-    let named = match named.map(|(name, file)| (name, here::lock(&file), file)) {
+    let named = match named.map(|(name, file)| (name, process_env::lock(&file), file)) {
         None => None,
         Some((_, Ok(Some(held)), _)) => Some(held),
         Some((name, Ok(None), file)) => {
@@ -346,7 +349,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let abandoned = abandoned::find(&root, &call.argv, &work, &*workloads, &*clock).await;
     let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
     // Held until this process ends: it tells the next one that this run is being watched.
-    let _watched = here::lock(&abandoned::lock(&outbox.state)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
+    let _watched = process_env::lock(&abandoned::lock(&outbox.state)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
     if let Some(job) = abandoned {
         complain(&format!("lamp-agent: `{job}` still runs, and the agent that watched it is gone: watching it again\n"));
         resolved.job = job;
@@ -354,12 +357,12 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         alone::record(&outbox, &resolved).await.map_err(|error| format!("cannot write the run's records below {}: {error}", root.display()))?;
     }
     if let Some(named) = &named
-        && let Err(error) = here::sign(named, resolved.job.as_str())
+        && let Err(error) = process_env::sign(named, resolved.job.as_str())
     {
         tracing::warn!("the name of this run is not written down: {error}");
     }
     let memory = boot::remember(&outbox);
-    let attempt = alone::attempt(&resolved, memory.started, &work, &outbox.state, &here::cache_folder());
+    let attempt = alone::attempt(&resolved, memory.started, &work, &outbox.state, &process_env::cache_folder());
     let world = World {
         sensors: feed,
         workloads,
@@ -373,7 +376,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         service: Arc::new(Notify),
         stacks: Arc::new(ProcStacks),
         people: Arc::new(Nobody),
-        signals: signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,
+        signals: termination_signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,
     };
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
     complain(&alone::last_words(&finish, &root, &resolved.job));
@@ -382,21 +385,21 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
 
 /// Where runs without a machine of ours keep their records.
 fn alone_root(call: &Alone) -> PathBuf {
-    call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"))
+    call.state.clone().unwrap_or_else(|| process_env::state_folder().join("agent"))
 }
 
 fn alone_outbox(root: &Path, clock: &Arc<dyn Clock>, job: &crate::job::JobId) -> Result<Outbox, String> {
     let root = std::path::absolute(root).map_err(|error| error.to_string())?;
     let files: Arc<dyn Files> = Arc::new(LocalFiles);
     files.create_folder(&root).map_err(|error| format!("cannot create {}: {error}", root.display()))?;
-    let store = objects::open(&format!("file://{}", root.display())).map_err(|error| error.to_string())?;
+    let store = open::open(&format!("file://{}", root.display())).map_err(|error| error.to_string())?;
     let state = root.join("runs").join(job.as_str());
     Ok(Outbox { dir: JobDir::new(store, job.clone()), attempt: AttemptNo::FIRST, clock: Arc::clone(clock), files, state })
 }
 
 fn sensors() -> Result<(Box<dyn SensorFeed>, GpuProblem), String> {
     let mut options = SensorOptions::default();
-    if let Some(library) = here::variable("LAMP_NVML_LIBRARY") {
+    if let Some(library) = process_env::variable("LAMP_NVML_LIBRARY") {
         options.nvml_library = library.into();
     }
     let sensors = system_sensors(&options);
@@ -407,7 +410,7 @@ fn sensors() -> Result<(Box<dyn SensorFeed>, GpuProblem), String> {
 }
 
 fn exe() -> Result<PathBuf, String> {
-    here::exe().map_err(|error| format!("cannot tell which program this is: {error}"))
+    process_env::exe().map_err(|error| format!("cannot tell which program this is: {error}"))
 }
 
 fn code(status: i32) -> ExitCode {

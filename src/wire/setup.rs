@@ -1,23 +1,23 @@
 //! An account made ready, and looked at: what `lamp init aws`, `lamp uninit aws` and `lamp doctor` drive.
 
 use super::{Store, Workstation};
-use crate::adapters::agent_files::AgentFiles;
+use crate::adapters::workstation::agent_files::AgentFiles;
 use crate::market::Arch;
 use crate::ports::Agents as _;
 
 #[cfg(feature = "aws")]
-use crate::adapters::aws_ready;
+use crate::adapters::aws::account::readiness;
 use crate::instance::setup::Found;
 #[cfg(feature = "aws")]
 use crate::instance::setup::{ProfileFound, RegionFound, RoleFound};
 use crate::instance::sweeper::{FunctionFound, ScheduleFound};
 
 #[cfg(feature = "aws")]
-pub use crate::adapters::aws_doctor::{AwsDoctor, Ends, Who};
+pub use crate::adapters::aws::account::doctor::{AwsDoctor, Ends, Who};
 #[cfg(feature = "aws")]
-pub use crate::adapters::aws_setup::{AwsSetup, SetupError, SetupWish};
-pub use crate::adapters::doctor_local::{UserUnit, daemon_unit, gpus};
-pub use crate::adapters::user_file::{read as read_user_file, replace as replace_user_file};
+pub use crate::adapters::aws::account::setup::{AwsSetup, SetupError, SetupWish};
+pub use crate::adapters::workstation::doctor::{UserUnit, daemon_unit, gpus};
+pub use crate::adapters::workstation::user_file::{read as read_user_file, replace as replace_user_file};
 
 impl Workstation {
     #[cfg(feature = "aws")]
@@ -28,7 +28,7 @@ impl Workstation {
     /// What a launch needs first: the bucket, if there is one by this name, and the instance profile.
     #[cfg(feature = "aws")]
     pub async fn aws_ready(&self, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {
-        aws_ready::look(&self.aws_session(), bucket, profile).await
+        readiness::look(&self.aws_session(), bucket, profile).await
     }
 
     /// The networks of the regions where a machine may be bought, and which regions those are.
@@ -36,7 +36,7 @@ impl Workstation {
     pub async fn aws_networks(&self, group: &str, asked: &[String]) -> (Vec<String>, Vec<RegionFound>) {
         let session = self.aws_session();
         let regions: Vec<String> = session.regions(asked).await.iter().map(ToString::to_string).collect();
-        let found = aws_ready::networks(&session, group, &regions).await;
+        let found = readiness::networks(&session, group, &regions).await;
         (regions, found)
     }
 

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock;
-use crate::adapters::aws_cloud::AwsCloud;
-use crate::adapters::aws_objects;
-use crate::adapters::aws_session::AwsSession;
-use crate::adapters::aws_settings::AwsSettings;
-use crate::adapters::lambda_runtime::LambdaRuntime;
-use crate::adapters::objects::{self, OpenError};
+use crate::adapters::aws::account::lambda_runtime::LambdaRuntime;
+use crate::adapters::aws::bucket_credentials;
+use crate::adapters::aws::ec2::cloud::AwsCloud;
+use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::settings::AwsSettings;
+use crate::adapters::store::open::{self, OpenError};
 use crate::controller::Controller;
 use crate::instance::sweeper;
 use crate::instance::visit::Visit;
 use crate::market::{self, Zone};
 use crate::ports;
 
-pub use crate::adapters::lambda_runtime::RuntimeError;
+pub use crate::adapters::aws::account::lambda_runtime::RuntimeError;
 
 /// Of a call's time, for what comes after the visit: its answer.
 const FOR_THE_ANSWER: Duration = Duration::from_secs(5);
@@ -60,7 +60,7 @@ pub async fn serve(api: &str, settings: Result<SweeperSettings, String>) -> Resu
 
 async fn visit(settings: &SweeperSettings, room: Duration) -> Result<Visit, OpenError> {
     let session = AwsSession::new(AwsSettings::default());
-    let store = objects::open_through(&settings.job_root, true, aws_objects::access(&session).await)?;
+    let store = open::open_through(&settings.job_root, true, bucket_credentials::access(&session).await)?;
     let aws: Arc<dyn ports::Cloud> = Arc::new(AwsCloud::new(session));
     let clouds = BTreeMap::from([(market::Cloud::Aws, aws)]);
     let name = sweeper::name(&settings.owner);

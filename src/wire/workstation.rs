@@ -11,39 +11,39 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::{Store, clock};
-use crate::adapters::agent_files::AgentFiles;
 #[cfg(feature = "aws")]
-use crate::adapters::aws_cloud::AwsCloud;
+use crate::adapters::aws::bucket_credentials;
 #[cfg(feature = "aws")]
-use crate::adapters::aws_objects;
+use crate::adapters::aws::ec2::cloud::AwsCloud;
 #[cfg(feature = "aws")]
-use crate::adapters::aws_session::AwsSession;
-use crate::adapters::driver_process;
+use crate::adapters::aws::ec2::describe;
 #[cfg(feature = "aws")]
-use crate::adapters::ec2_describe;
+use crate::adapters::aws::ec2::offers;
 #[cfg(feature = "aws")]
-use crate::adapters::ec2_supply;
-use crate::adapters::here;
-use crate::adapters::launch_turns::LaunchTurns;
-use crate::adapters::local_cloud::LocalCloud;
-use crate::adapters::local_folder::{LocalAws, LocalFolder};
-use crate::adapters::local_reads;
-use crate::adapters::notify::Notify;
-use crate::adapters::notify_command::NotifyCommand;
-use crate::adapters::objects::{self, OpenError};
-use crate::adapters::shipped_cloud::ShippedCloud;
-use crate::adapters::unsent::Unsent;
+use crate::adapters::aws::session::AwsSession;
+use crate::adapters::host::service_manager::Notify;
+use crate::adapters::local::cloud::LocalCloud;
+use crate::adapters::local::file_reads;
+use crate::adapters::local::machine_folder::{LocalAws, LocalFolder};
+use crate::adapters::store::open::{self, OpenError};
+use crate::adapters::store::upload_resume::Unsent;
+use crate::adapters::workstation::agent_files::AgentFiles;
+use crate::adapters::workstation::catalog_cloud::ShippedCloud;
+use crate::adapters::workstation::driver_process;
+use crate::adapters::workstation::launch_lock::LaunchTurns;
+use crate::adapters::workstation::notify_command::NotifyCommand;
+use crate::adapters::workstation::process_env;
 use crate::controller::{CapsInForce, Controller, Shipper};
 use crate::job::{JobId, MachineSpec};
 use crate::market::{self, Region, Span, Supply, Zone};
 use crate::ports;
 
-pub use crate::adapters::aws_settings::AwsSettings;
-pub use crate::adapters::driver_process::{DaemonLock, DrivingLock};
+pub use crate::adapters::aws::settings::AwsSettings;
+pub use crate::adapters::local::file_reads::FileRead;
+pub use crate::adapters::workstation::driver_process::{DaemonLock, DrivingLock};
+pub use crate::adapters::workstation::private_files::{can_be_made, owner as owner_of_folder};
 /// For the name of a job.
-pub use crate::adapters::here::random as random_letters;
-pub use crate::adapters::local_reads::FileRead;
-pub use crate::adapters::private::{can_be_made, owner as owner_of_folder};
+pub use crate::adapters::workstation::process_env::random as random_letters;
 
 /// Credentials of a call last longer than this, so a driver that was started so lately can do what one that is started now could.
 const DRIVEN_ANEW: Duration = Duration::from_secs(600);
@@ -140,7 +140,7 @@ impl Workstation {
     /// The agent for machines that come without it, at the endpoint that they reach: unless it is said, the one that we use.
     fn shipper(&self) -> Shipper {
         let aws = &self.aws;
-        let ours = aws.endpoint_url.clone().or_else(|| here::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok()));
+        let ours = aws.endpoint_url.clone().or_else(|| process_env::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok()));
         let agents = Arc::new(AgentFiles::new(self.agent_binary.clone()));
         match (&aws.box_endpoint_url, ours) {
             // We speak to AWS itself: what is said for machines is the endpoint that their network has for the job root.
@@ -173,14 +173,14 @@ impl Workstation {
     /// Opens the job root as this user. `existing`: a folder that is not there is not made. Nothing is asked of S3 yet.
     ///
     /// # Errors
-    /// As `objects::open`.
+    /// As `open::open`.
     pub async fn open_root(&self, existing: bool) -> Result<Store, OpenError> {
         #[cfg(feature = "aws")]
         if self.job_root.starts_with("s3://") {
-            let access = aws_objects::access(&self.aws_session()).await;
-            return objects::open_through(&self.job_root, existing, objects::S3Access { uploads: Some(self.uploads()), ..access });
+            let access = bucket_credentials::access(&self.aws_session()).await;
+            return open::open_through(&self.job_root, existing, open::S3Access { uploads: Some(self.uploads()), ..access });
         }
-        if existing { objects::open_existing(&self.job_root) } else { objects::open(&self.job_root) }
+        if existing { open::open_existing(&self.job_root) } else { open::open(&self.job_root) }
     }
 
     /// What EC2 sells now, with the spot prices of so long a time.
@@ -189,7 +189,7 @@ impl Workstation {
     /// When no region answers, or this program was built without AWS.
     #[cfg(feature = "aws")]
     pub async fn ec2_supply(&self, machine: &MachineSpec, back: Span) -> Result<Supply, Box<dyn Error>> {
-        Ok(ec2_supply::survey(&self.aws_session(), machine, Some(back)).await?)
+        Ok(offers::survey(&self.aws_session(), machine, Some(back)).await?)
     }
 
     /// # Errors
@@ -205,7 +205,7 @@ impl Workstation {
     /// When EC2 does not answer, or this program was built without AWS.
     #[cfg(feature = "aws")]
     pub async fn ec2_address(&self, region: &Region, instance: &str) -> Result<Option<String>, Box<dyn Error>> {
-        let found = ec2_describe::one(&self.aws_session(), region, instance).await?;
+        let found = describe::one(&self.aws_session(), region, instance).await?;
         Ok(found.and_then(|machine| machine.public_ip_address().map(str::to_owned)))
     }
 
@@ -291,7 +291,7 @@ impl Workstation {
 
     /// The files below a folder of the workdir of a local machine, and when each was read; `None` where that is not known.
     pub fn reads(&self, instance: &str, path: &str) -> Option<Vec<FileRead>> {
-        local_reads::reads(&self.work_folder(instance)?.join(path))
+        file_reads::reads(&self.work_folder(instance)?.join(path))
     }
 
     /// The service manager that started us, if one did.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use lamplighter::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack};
+use lamplighter::adapters::workdir::unpack::{ArchiveError, ArchiveLimits, Unpacked, unpack};
 
 const ARCHIVES: u64 = 500;
 

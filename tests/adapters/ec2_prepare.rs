@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lamplighter::adapters::aws_cloud::AwsCloud;
-use lamplighter::adapters::aws_settings::AwsSettings;
+use lamplighter::adapters::aws::ec2::cloud::AwsCloud;
+use lamplighter::adapters::aws::settings::AwsSettings;
 use lamplighter::job::{LaunchRequest, Reaction, Shutdown, Spec};
 use lamplighter::market::{Arch, Market, Offer, Zone};
 use lamplighter::ports::{Cloud, CloudError};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lamplighter::adapters::aws_cloud::AwsCloud;
+use lamplighter::adapters::aws::ec2::cloud::AwsCloud;
 use lamplighter::instance::{Residue, Tags};
 use lamplighter::job::{AlarmRule, JobId};
 use lamplighter::market::{Market, Usd};

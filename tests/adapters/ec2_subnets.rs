@@ -1,7 +1,7 @@
 //! A subnet without a free address: another of its zone is taken, and where there is none, another zone.
 
-use lamplighter::adapters::aws_cloud::AwsCloud;
-use lamplighter::adapters::aws_settings::AwsSettings;
+use lamplighter::adapters::aws::ec2::cloud::AwsCloud;
+use lamplighter::adapters::aws::settings::AwsSettings;
 use lamplighter::job::{LaunchRequest, Plan};
 use lamplighter::market::{Market, Offer, Zone};
 use lamplighter::ports::Cloud;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use lamplighter::adapters::aws_session::AwsSession;
-use lamplighter::adapters::aws_settings::AwsSettings;
-use lamplighter::adapters::ec2_supply::{supply, survey};
+use lamplighter::adapters::aws::ec2::offers::{supply, survey};
+use lamplighter::adapters::aws::session::AwsSession;
+use lamplighter::adapters::aws::settings::AwsSettings;
 use lamplighter::job::{MachineSpec, MarketChoice};
 use lamplighter::market::{Cloud, Market, PriceRule, Span, Supply, Usd, UsdPerHour};
 use lamplighter::ports::{Cloud as _, CloudError};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lamplighter::adapters::sensors::{SensorOptions, SystemSensors, system_sensors};
+use lamplighter::adapters::host::sensors::{SensorOptions, SystemSensors, system_sensors};
 use lamplighter::instance::{IoCounters, Reading, Sample};
 use lamplighter::ports::{Scope, Sensors};
 

@@ -1,6 +1,6 @@
 //! The metadata adapter against a small HTTP server that answers as AWS documents, and as it should not.
 
-use lamplighter::adapters::imds::Imds;
+use lamplighter::adapters::aws::imds::Imds;
 use lamplighter::instance::{Notice, NoticeKind};
 use lamplighter::ports::{Metadata, MetadataError};
 

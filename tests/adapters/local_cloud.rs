@@ -6,11 +6,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use lamplighter::adapters::local_cloud::LocalCloud;
-use lamplighter::adapters::local_folder::{InstanceRecord, LocalFolder};
-use lamplighter::adapters::local_machine::{self, INSTANCE_VARIABLE};
-use lamplighter::adapters::local_metadata::LocalMetadata;
-use lamplighter::adapters::proc_tree::with_environment;
+use lamplighter::adapters::host::process_tree::with_environment;
+use lamplighter::adapters::local::cloud::LocalCloud;
+use lamplighter::adapters::local::machine_folder::{InstanceRecord, LocalFolder};
+use lamplighter::adapters::local::machine_process::{self, INSTANCE_VARIABLE};
+use lamplighter::adapters::local::metadata::LocalMetadata;
 use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Tags};
 use lamplighter::job::{AttemptNo, MachineSpec, Plan, RECORD_FORMAT};
 use lamplighter::market::{self, Region, Span};
@@ -20,7 +20,7 @@ use lamplighter::ports::{Cloud, CloudError, Metadata};
 #[test]
 fn plays_the_machine() {
     if let Some(dir) = std::env::var_os("LAMP_TEST_MACHINE") {
-        local_machine::main(Path::new(&dir));
+        machine_process::main(Path::new(&dir));
         std::process::exit(0);
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use lamplighter::adapters::local_files::LocalFiles;
+use lamplighter::adapters::host::files::LocalFiles;
 use lamplighter::ports::{Files, Tree};
 use tempfile::TempDir;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::{Timestamp, ToSpan as _};
-use lamplighter::adapters::cloudwatch_metrics::CloudWatchMeter;
+use lamplighter::adapters::aws::cloudwatch_metrics::CloudWatchMeter;
 use lamplighter::ports::{Datum, Meter, Stat, Unit};
 use object_store::StaticCredentialProvider;
 use object_store::aws::AwsCredential;

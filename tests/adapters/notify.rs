@@ -4,7 +4,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lamplighter::adapters::notify::Notify;
+use lamplighter::adapters::host::service_manager::Notify;
 use lamplighter::ports::Service;
 
 #[test]

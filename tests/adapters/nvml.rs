@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lamplighter::adapters::sensors::{SensorOptions, SystemSensors, system_sensors};
+use lamplighter::adapters::host::sensors::{SensorOptions, SystemSensors, system_sensors};
 use lamplighter::instance::{GpuSample, Reading, Sample};
 use lamplighter::market::Cuda;
 use lamplighter::ports::{Scope, SensorFeed, Sensors};
@@ -382,7 +382,7 @@ fn when_the_whole_machine_is_watched_everybody_is_the_workload() {
 
 #[tokio::test]
 async fn a_driver_that_hangs_hangs_alone() {
-    use lamplighter::adapters::sensor_thread::SensorThread;
+    use lamplighter::adapters::host::sensor_thread::SensorThread;
     let bench = Bench::playing("block 600\n");
     let mut thread = SensorThread::start(Box::new(bench.sensors), Duration::from_millis(50)).expect("a thread can be made");
     assert!(thread.sample(&Scope::default()).await.is_none());

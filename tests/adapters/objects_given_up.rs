@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use lamplighter::adapters::objects;
+use lamplighter::adapters::store::open;
 use lamplighter::ports::{Store, StoreError};
 
 use crate::ec2::http::{Answer, Request};
@@ -50,7 +50,7 @@ impl FalseBucket {
     fn store(&self, uploads: &Path) -> Arc<dyn Store> {
         let settings =
             [("aws_endpoint_url", &*self.endpoint), ("aws_region", "us-east-1"), ("aws_access_key_id", "test"), ("aws_secret_access_key", "test")];
-        objects::open_with_credentials("s3://jobs/root", &settings, uploads).unwrap().0
+        open::open_with_credentials("s3://jobs/root", &settings, uploads).unwrap().0
     }
 }
 
@@ -248,7 +248,7 @@ impl Breaking {
         let settings =
             [("aws_endpoint_url", &*endpoint), ("aws_region", "us-east-1"), ("aws_access_key_id", "test"), ("aws_secret_access_key", "test")];
         let folder = tempfile::tempdir().unwrap();
-        let store = objects::open_with_credentials("s3://jobs/root", &settings, &folder.path().join("uploads")).unwrap().0;
+        let store = open::open_with_credentials("s3://jobs/root", &settings, &folder.path().join("uploads")).unwrap().0;
         (this, store, folder)
     }
 

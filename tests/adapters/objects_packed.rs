@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lamplighter::adapters::objects::{self, S3Access};
+use lamplighter::adapters::store::open::{self, S3Access};
 use lamplighter::ports::{Arrival, Store};
 
 use crate::objects_given_up::{FalseBucket, PART};
@@ -32,7 +32,7 @@ impl Packing {
             ending: None,
             uploads: Some(self.folder.path().join("uploads")),
         };
-        objects::open_through("s3://jobs/root", false, access).unwrap()
+        open::open_through("s3://jobs/root", false, access).unwrap()
     }
 
     /// Three parts of this byte, in a file that nobody else has.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lamplighter::adapters::objects;
+use lamplighter::adapters::store::open;
 use lamplighter::ports::{Created, Lives, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -20,12 +20,12 @@ impl Moto {
     pub fn open(&self, url: &str) -> Arc<dyn Store> {
         let settings =
             [("aws_endpoint_url", &*self.endpoint), ("aws_region", "us-east-1"), ("aws_access_key_id", "test"), ("aws_secret_access_key", "test")];
-        objects::open_with(url, &settings).unwrap()
+        open::open_with(url, &settings).unwrap()
     }
 
     /// Creates the bucket, which needs no more than a PUT.
     pub async fn bucket(&self, name: &str) {
-        objects::install_crypto();
+        open::install_crypto();
         let made = reqwest::Client::new().put(format!("{}/{name}", self.endpoint)).send().await.unwrap();
         assert!(made.status().is_success());
     }
@@ -78,7 +78,7 @@ async fn an_object_is_given_by_url_to_whoever_holds_it() {
     assert!(other.starts_with("http://10.0.0.7:9000/jobs/root/agents/a%20b/lamp-agent?"), "{other}");
 
     let folder = tempfile::tempdir().unwrap();
-    let folder = objects::open(folder.path().to_str().unwrap()).unwrap();
+    let folder = open::open(folder.path().to_str().unwrap()).unwrap();
     assert_eq!(folder.presign_get("a", lives, None).await.unwrap(), None);
 }
 
@@ -90,7 +90,7 @@ async fn whoever_has_its_credentials_uploads_without_the_metadata_service() {
     let imds = FalseImds::new();
     imds.role("lamplighter-job");
     let settings = [("aws_endpoint_url", &*moto.endpoint), ("aws_region", "us-east-1"), ("aws_metadata_endpoint", &imds.listen())];
-    let store = objects::open_with("s3://jobs/root", &settings).unwrap();
+    let store = open::open_with("s3://jobs/root", &settings).unwrap();
     store.put("attempt", Bytes::from_static(b"one")).await.unwrap();
     imds.storm(Some(Reply::Text(401, String::new())));
     let folder = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ impl Watch {
     fn open(&self, uploads: &Path) -> Arc<dyn Store> {
         let settings =
             [("aws_endpoint_url", &*self.endpoint), ("aws_region", "us-east-1"), ("aws_access_key_id", "test"), ("aws_secret_access_key", "test")];
-        objects::open_with_credentials("s3://jobs/root", &settings, uploads).unwrap().0
+        open::open_with_credentials("s3://jobs/root", &settings, uploads).unwrap().0
     }
 
     fn seen(&self) -> BTreeSet<usize> {

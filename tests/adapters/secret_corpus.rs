@@ -9,8 +9,8 @@
 
 use std::fs;
 
-use lamplighter::adapters::secret_scan::scan;
-use lamplighter::adapters::workdir_pack::survey;
+use lamplighter::adapters::workdir::pack::survey;
+use lamplighter::adapters::workdir::secret_scan::scan;
 
 /// What is true of this corpus; the design asked for 95 % and 2 %.
 const FOUND_MIN_PERCENT: f64 = 99.0;

@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use lamplighter::adapters::secret_scan::scan;
-use lamplighter::adapters::workdir_pack::survey;
+use lamplighter::adapters::workdir::pack::survey;
+use lamplighter::adapters::workdir::secret_scan::scan;
 
 /// Letters as a service draws them; the same in each run.
 fn drawn(letters: &[u8], length: usize, seed: u64) -> String {

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use lamplighter::adapters::aws_secrets::{AwsSecrets, SecretError};
+use lamplighter::adapters::aws::secrets::{AwsSecrets, SecretError};
 use lamplighter::job::SecretSource;
 use object_store::StaticCredentialProvider;
 use object_store::aws::AwsCredential;

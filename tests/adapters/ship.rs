@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use lamplighter::adapters::agent_files::AgentFiles;
-use lamplighter::adapters::objects;
+use lamplighter::adapters::store::open;
+use lamplighter::adapters::workstation::agent_files::AgentFiles;
 use lamplighter::controller::{ShipError, Shipper};
 use lamplighter::job::BOOT;
 use lamplighter::market::{Arch, Region};
@@ -72,7 +72,7 @@ impl Agents for Changing {
 #[tokio::test]
 async fn wrong_bytes_under_the_right_name_are_never_taken_for_the_agent() {
     let folder = tempfile::tempdir().unwrap();
-    let store = objects::open(folder.path().to_str().unwrap()).unwrap();
+    let store = open::open(folder.path().to_str().unwrap()).unwrap();
     let program = agents().find(OURS).unwrap();
     let (key, good) = (format!("agents/{}/lamp-agent", program.sha256), std::fs::read(&*SMALL).unwrap());
     let wrong = vec![0; good.len()];
@@ -100,7 +100,7 @@ async fn wrong_bytes_under_the_right_name_are_never_taken_for_the_agent() {
 #[tokio::test]
 async fn a_folder_here_is_out_of_a_machines_reach() {
     let folder = tempfile::tempdir().unwrap();
-    let store = objects::open(folder.path().to_str().unwrap()).unwrap();
+    let store = open::open(folder.path().to_str().unwrap()).unwrap();
     let refused = Shipper::new(agents(), None).user_data(&*store, OURS, &Region::new("eu-west-1"), "x", BOOT).await.unwrap_err();
     assert!(matches!(refused, ShipError::NotReachable(_)), "{refused}");
     assert!(store.children("").await.unwrap().is_empty(), "nothing was written");

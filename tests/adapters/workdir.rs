@@ -7,8 +7,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use lamplighter::adapters::archive::{ArchiveError, ArchiveLimits, unpack};
-use lamplighter::adapters::workdir_pack::{PackError, Survey, pack, survey};
+use lamplighter::adapters::workdir::pack::{PackError, Survey, pack, survey};
+use lamplighter::adapters::workdir::unpack::{ArchiveError, ArchiveLimits, unpack};
 use lamplighter::job::Severity;
 use proptest::prelude::*;
 use tar::{EntryType, Header};

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lamplighter::adapters::child_workload::ChildWorkloads;
-use lamplighter::adapters::holder_start::HolderProgram;
-use lamplighter::adapters::proc_tree::{ProcessRef, with_environment};
+use lamplighter::adapters::host::process_tree::{ProcessRef, with_environment};
+use lamplighter::adapters::workload::holder::start::HolderProgram;
+use lamplighter::adapters::workload::process::ChildWorkloads;
 use lamplighter::ports::{Launch, Workload, Workloads};
 use rustix::process::Signal;
 use tempfile::TempDir;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use lamplighter::adapters::proc_tree::ProcessRef;
+use lamplighter::adapters::host::process_tree::ProcessRef;
 use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Signal, Workloads};
 use rustix::process::{Pid, kill_process_group};

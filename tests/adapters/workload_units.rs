@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use lamplighter::adapters::child_workload::{Home, workloads};
-use lamplighter::adapters::proc_tree::ProcessRef;
+use lamplighter::adapters::host::process_tree::ProcessRef;
+use lamplighter::adapters::workload::process::{Home, workloads};
 use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Workload, Workloads};
 

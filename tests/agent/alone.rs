@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lamplighter::adapters::whole_machine::WholeMachine;
+use lamplighter::adapters::workload::whole_machine::WholeMachine;
 use lamplighter::agent::cli::{Call, parse};
 use lamplighter::agent::outbox::Outbox;
 use lamplighter::agent::{Agent, Finish, World, alone, boot};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lamplighter::adapters::objects;
+use lamplighter::adapters::store::open;
 use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status};
 use lamplighter::job::{
@@ -112,7 +112,7 @@ fn an_event_of_a_later_version_is_kept_apart_and_does_not_stop_the_reading() {
 
 fn folder() -> (tempfile::TempDir, Arc<dyn Store>, JobDir) {
     let folder = tempfile::tempdir().unwrap();
-    let store = objects::open(folder.path().to_str().unwrap()).unwrap();
+    let store = open::open(folder.path().to_str().unwrap()).unwrap();
     let job = JobDir::new(store.clone(), "digits-7f3k2q".parse().unwrap());
     (folder, store, job)
 }

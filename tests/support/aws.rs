@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lamplighter::adapters::aws_cloud::AwsCloud;
-use lamplighter::adapters::aws_session::AwsSession;
-use lamplighter::adapters::aws_settings::AwsSettings;
+use lamplighter::adapters::aws::ec2::cloud::AwsCloud;
+use lamplighter::adapters::aws::session::AwsSession;
+use lamplighter::adapters::aws::settings::AwsSettings;
 use lamplighter::instance::{InstanceView, MachineRef, Tags};
 use lamplighter::job::{AttemptNo, Command, LaunchRequest, MachineSpec, Plan, RECORD_FORMAT, Shutdown, Spec};
 use lamplighter::market::{Arch, Cloud, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};

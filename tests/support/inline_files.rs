@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use lamplighter::adapters::local_files::LocalFiles;
+use lamplighter::adapters::host::files::LocalFiles;
 use lamplighter::ports::{FileStamp, Files, Tree};
 
 #[derive(Default)]

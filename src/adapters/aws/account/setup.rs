@@ -1,0 +1,195 @@
+//! What stands in an account for us, looked at and changed: one room for each service.
+//!
+//! ```text
+//!   look()  ── aws_setup_bucket   S3
+//!   act()   ── aws_setup_roles    IAM: role, instance profile, service-linked roles
+//!           ── aws_setup_group    EC2: security group, default VPC, what still runs
+//!           ── aws_setup_sweeper  the sweeper in the cloud: IAM, Lambda, EventBridge Scheduler, CloudWatch Logs
+//! ```
+//! Everything that can be asked at once is. What must never live here: which step is right (`policy::setup`).
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use super::sweeper::Place;
+use super::sweeper_program::{self, SweeperProgram};
+use super::{bucket, roles, security_group as group};
+use crate::adapters::aws::credential_errors::lacking;
+use crate::adapters::aws::service_error::said;
+use crate::adapters::aws::session::AwsSession;
+use crate::instance::setup::{BOX_ROLE, GROUP, InUse, SetupFound, SetupNames, SetupStep};
+use crate::instance::sweeper::{Sweeper, SweeperFound};
+use crate::job::SecretSource;
+use crate::market::Region;
+
+/// Why something could not be looked at, made or taken away.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {act}: {why}")]
+pub struct SetupError {
+    pub act: String,
+    pub why: String,
+    /// What to type, where that is known here.
+    pub fix: Option<String>,
+    /// It was made by somebody else since it was looked at: what was planned is of before that.
+    pub overtaken: bool,
+    /// Nobody was asked: what the user has said is not enough to ask by.
+    pub unsaid: bool,
+}
+
+impl SetupError {
+    pub(crate) fn new(act: impl Into<String>, why: impl Into<String>) -> Self {
+        SetupError { act: act.into(), why: why.into(), fix: None, overtaken: false, unsaid: false }
+    }
+
+    pub(crate) fn overtaken(act: impl Into<String>) -> Self {
+        SetupError { overtaken: true, ..SetupError::new(act, "somebody else has just made it") }
+    }
+}
+
+/// What the user asks for; the rest is found or has a name of ours.
+#[derive(Clone, Debug, Default)]
+pub struct SetupWish {
+    pub owner: String,
+    /// Bucket and prefix; without them, the bucket of our name.
+    pub bucket: Option<String>,
+    pub prefix: String,
+    pub regions: Vec<String>,
+    /// Shells on the machines, through Session Manager.
+    pub session_manager: bool,
+    /// The secrets that machines may read.
+    pub secrets: Vec<SecretSource>,
+    /// The program of the sweeper in the cloud, instead of this one.
+    pub sweeper_binary: Option<PathBuf>,
+}
+
+pub struct AwsSetup {
+    session: Arc<AwsSession>,
+    sweeper_binary: Option<PathBuf>,
+    /// Read and packed when it is asked for: most setups need none.
+    program: OnceLock<Result<SweeperProgram, String>>,
+    pub account: String,
+    pub names: SetupNames,
+}
+
+impl AwsSetup {
+    /// Asks who we are, and says what things will be called.
+    ///
+    /// # Errors
+    /// No credentials, or nobody answers; or nothing says which region.
+    pub async fn new(session: Arc<AwsSession>, wish: SetupWish) -> Result<Self, SetupError> {
+        let (home, known) = session.home().await;
+        if !known && wish.regions.is_empty() {
+            return Err(SetupError { unsaid: true, ..SetupError::new("choose a region", "nothing names one") });
+        }
+        let regions: Vec<Region> = session.regions(&wish.regions).await;
+        let home = regions.first().cloned().unwrap_or(home);
+        let sts = aws_sdk_sts::Client::new(&session.config(&home).await);
+        let identity = sts.get_caller_identity().send().await.map_err(|error| {
+            let fix = lacking(&error).map(|nobody| nobody.fix);
+            SetupError { fix, ..SetupError::new(format!("ask AWS in {home} who we are"), said(&error)) }
+        })?;
+        let account = identity.account().unwrap_or_default().to_owned();
+        let named = format!("lamplighter-{account}-{home}");
+        let bucket = wish.bucket.unwrap_or_else(|| named.clone());
+        let names = SetupNames {
+            owner: wish.owner,
+            regions: regions.iter().map(ToString::to_string).collect(),
+            bucket_is_ours_by_name: bucket == named,
+            bucket,
+            prefix: wish.prefix,
+            role: BOX_ROLE.to_owned(),
+            group: GROUP.to_owned(),
+            session_manager: wish.session_manager,
+            secrets: wish.secrets,
+        };
+        Ok(AwsSetup { session, sweeper_binary: wish.sweeper_binary, program: OnceLock::new(), account, names })
+    }
+
+    pub async fn look(&self) -> SetupFound {
+        let iam = self.session.iam(&self.home()).await;
+        let s3 = self.session.s3(&self.home()).await;
+        let (bucket, role, profile, spot_role, alarm_role, regions) = tokio::join!(
+            bucket::look(&s3, &self.names.bucket, &self.account),
+            roles::role(&iam, &self.names.role),
+            roles::profile(&iam, &self.names.role),
+            roles::linked(&iam, roles::SPOT_ROLE),
+            roles::linked(&iam, roles::ALARM_ROLE),
+            group::regions(&self.session, &self.names),
+        );
+        SetupFound { bucket, role, profile, regions, spot_role, alarm_role }
+    }
+
+    /// What stands of the sweeper of this owner.
+    pub async fn look_at_sweeper(&self) -> SweeperFound {
+        self.sweeper().look().await
+    }
+
+    /// What it should be, with the program that is at hand.
+    pub fn wanted_sweeper(&self) -> Sweeper {
+        self.sweeper().wanted(self.program())
+    }
+
+    /// The program that the sweeper is made of, for people; `None`: there is none.
+    pub fn sweeper_program(&self) -> Option<(PathBuf, usize)> {
+        self.program().as_ref().ok().map(|program| (program.path.clone(), program.archive.len()))
+    }
+
+    fn sweeper(&self) -> Place<'_> {
+        Place { session: &self.session, account: &self.account, names: &self.names }
+    }
+
+    fn program(&self) -> &Result<SweeperProgram, String> {
+        self.program.get_or_init(|| sweeper_program::find(self.sweeper_binary.as_deref()))
+    }
+
+    /// What must be known before anything is taken away.
+    ///
+    /// # Errors
+    /// When it cannot be known.
+    pub async fn in_use(&self, found: &SetupFound) -> Result<InUse, SetupError> {
+        let s3 = self.session.s3(&self.home()).await;
+        let contents = async {
+            match found.bucket.there() {
+                Some(_) => bucket::contents(&s3, &self.names).await,
+                None => Ok(InUse::default()),
+            }
+        };
+        let (contents, machines) = tokio::join!(contents, group::machines(&self.session, &self.names));
+        let group::Machines { alive, odd, unasked } = machines?;
+        Ok(InUse { machines: alive, odd_machines: odd, unasked_regions: unasked, ..contents? })
+    }
+
+    /// Our machines that are not terminated.
+    ///
+    /// # Errors
+    /// When it cannot be known.
+    pub async fn machines(&self) -> Result<Vec<String>, SetupError> {
+        Ok(group::machines(&self.session, &self.names).await?.alive)
+    }
+
+    /// # Errors
+    /// When AWS refuses. A thing that is there already, or is gone already, is as good; but not a role that somebody else has just
+    /// made, which is bound to one job root, and may be for another.
+    pub async fn act(&self, step: &SetupStep) -> Result<(), SetupError> {
+        match step {
+            SetupStep::CreateBucket
+            | SetupStep::TagBucket
+            | SetupStep::VersionBucket
+            | SetupStep::CloseBucket
+            | SetupStep::EncryptBucket
+            | SetupStep::TidyBucket
+            | SetupStep::EmptyRoot
+            | SetupStep::ForgetHouse
+            | SetupStep::DeleteBucket => bucket::act(&self.session.s3(&self.home()).await, &self.names, step).await,
+            SetupStep::CreateGroup { region, vpc } => group::create(&self.session, &self.names, region, vpc).await,
+            SetupStep::DeleteGroup { region, id } => group::delete(&self.session, region, id).await,
+            SetupStep::Sweeper(step) if step.takes_away() => self.sweeper().take_away(*step).await,
+            SetupStep::Sweeper(step) => self.sweeper().make(*step, self.program()).await,
+            of_iam => roles::act(&self.session.iam(&self.home()).await, &self.names, of_iam).await,
+        }
+    }
+
+    fn home(&self) -> Region {
+        Region::new(self.names.home())
+    }
+}

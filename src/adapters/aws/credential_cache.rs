@@ -1,0 +1,391 @@
+//! Who we are to AWS: asked of the ordinary chain once, kept with its end, and asked for again before that.
+//!
+//! ```text
+//!   EC2 and the other clients ──┐
+//!   each request to a bucket ───┼──> Identity ── kept? ── runs out soon? ──> the chain: a profile, single sign-on, a program, a role
+//!   what is signed for others ──┘                         lasts too short? ─┘
+//! ```
+//! The chain itself keeps nothing: a program that takes half a second to say who we are would be run for every object. What
+//! must never live here: a copy that outlives this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
+use jiff::Timestamp;
+use object_store::aws::AwsCredential;
+use object_store::{CredentialProvider, Error};
+use tokio::sync::Mutex;
+
+use super::credential_errors::why;
+use super::profiles::NoSuchProfile;
+use crate::adapters::host::system_clock::SystemClock;
+use crate::adapters::store::s3::Ending;
+use crate::market::elapsed;
+use crate::ports::Clock as _;
+
+/// So long before their end new ones are asked for: an upload of many parts and a tick over many jobs go on with one key. Two
+/// minutes for those, and the five by which this workstation's clock may be behind (`controller::clocks`): by such a clock what
+/// has ended seems to hold. Less, and a request is signed with what ends on its way; more, and a session of a quarter of an hour
+/// is renewed all the time.
+const RENEWED_BEFORE: Duration = Duration::from_secs(7 * 60);
+
+/// What is signed for others with a session of which nobody says when it ends holds for so long, as far as we know: no session
+/// of AWS is shorter by default. Longer, and a plan that was left lying buys a machine that can fetch nothing.
+const UNTOLD_HOLDS: Duration = Duration::from_secs(3600);
+
+/// Where the chain gives none that last longer, it is asked again after this: a program that hands out the last minute of
+/// another's session would else be run for every object.
+const AGAIN_AFTER: Duration = Duration::from_secs(15);
+
+/// With less life than this what is kept is not used: a request that is signed with it would be refused on its way.
+const LIFE_MIN: Duration = Duration::from_secs(5);
+
+/// A program that hangs is given up after this: every request waits for it, that which ends a machine too. To sign on by a
+/// network takes seconds.
+const ASKED_WITHIN: Duration = Duration::from_secs(30);
+
+/// What has no end is looked for again after this: a program may give another key meanwhile, and a daemon lives for weeks.
+const ENDLESS_FOR: Duration = Duration::from_secs(15 * 60);
+
+/// Clones share what is kept.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    chain: SharedCredentialsProvider,
+    kept: Arc<Mutex<Option<Kept>>>,
+    asked_within: Duration,
+    told: Option<Told>,
+    /// The one that the configuration names; else AWS_PROFILE does.
+    profile: Option<String>,
+    /// Whether a profile has a part in it: not where somebody gave the key.
+    is_of_profiles: bool,
+}
+
+/// When the key in the environment ends, as `aws configure export-credentials` says it there. The SDK does not read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    key: String,
+    ends: Timestamp,
+}
+
+impl Told {
+    /// What the environment of this process says.
+    #[expect(clippy::disallowed_methods, reason = "these variables are AWS's own, and the SDK reads the other ones there")]
+    pub fn here() -> Option<Self> {
+        let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self::read(said("AWS_ACCESS_KEY_ID")?, &said("AWS_CREDENTIAL_EXPIRATION")?)
+    }
+
+    fn read(key: String, ends: &str) -> Option<Self> {
+        match ends.parse() {
+            Ok(ends) => Some(Told { key, ends }),
+            Err(error) => {
+                tracing::warn!("AWS_CREDENTIAL_EXPIRATION is no time, and is not heeded: {error}");
+                None
+            }
+        }
+    }
+}
+
+/// When credentials end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    Never,
+    At(Timestamp),
+    /// They are of a session, which does end, and nobody says when.
+    Untold,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    credentials: Credentials,
+    ends: Option<Timestamp>,
+    /// By the steady clock.
+    asked: Duration,
+}
+
+impl Kept {
+    fn left(&self) -> Option<Duration> {
+        self.ends.map(|ends| elapsed(SystemClock.now(), ends))
+    }
+
+    /// A session has an end, also where nobody says when.
+    fn word(&self) -> Ends {
+        match self.ends {
+            Some(ends) => Ends::At(ends),
+            None if self.credentials.session_token().is_some() => Ends::Untold,
+            None => Ends::Never,
+        }
+    }
+
+    /// Whether nobody need be asked; `needed`: for how long at least, where somebody says so.
+    fn will_do(&self, needed: Option<Duration>) -> bool {
+        let age = SystemClock.mono().saturating_sub(self.asked);
+        match (self.left(), needed) {
+            (None, _) => age < ENDLESS_FOR,
+            (Some(left), Some(needed)) => left >= needed,
+            (Some(left), None) => left >= RENEWED_BEFORE || (left >= LIFE_MIN && age < AGAIN_AFTER),
+        }
+    }
+}
+
+impl Identity {
+    pub fn new(chain: SharedCredentialsProvider) -> Self {
+        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN, told: None, profile: None, is_of_profiles: false }
+    }
+
+    #[must_use]
+    pub fn of_profile(self, profile: Option<String>) -> Self {
+        Identity { profile, is_of_profiles: true, ..self }
+    }
+
+    /// With what is known of the key in the environment.
+    #[must_use]
+    pub fn told(self, told: Option<Told>) -> Self {
+        Identity { told, ..self }
+    }
+
+    /// When those end that sign now.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub async fn ends(&self) -> Result<Ends, CredentialsError> {
+        let kept = self.get(None).await?;
+        Ok(kept.word())
+    }
+
+    /// The id of the key that signs now, which is no secret; `None`: there is none.
+    pub async fn key_id(&self) -> Option<String> {
+        Some(self.get(None).await.ok()?.credentials.access_key_id().to_owned())
+    }
+
+    async fn get(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
+        if let Ok(kept) = self.kept.try_lock()
+            && let Some(known) = kept.as_ref().filter(|known| known.will_do(needed))
+        {
+            return Ok(known.clone());
+        }
+        let this = self.clone();
+        // On its own: whoever asks may wait for less time than it takes, and what is found is kept all the same.
+        let asking = tokio::spawn(async move { this.renew(needed).await });
+        asking.await.unwrap_or_else(|error| Err(CredentialsError::unhandled(error)))
+    }
+
+    /// One at a time: whoever comes meanwhile takes what the first was given.
+    async fn renew(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
+        let mut kept = self.kept.lock().await;
+        if let Some(known) = kept.as_ref().filter(|known| known.will_do(needed)) {
+            return Ok(known.clone());
+        }
+        if kept.is_none() && self.is_of_profiles {
+            self.refuse_an_unknown_profile().await?;
+        }
+        let asked = SystemClock.mono();
+        let answer = tokio::time::timeout(self.asked_within, self.chain.provide_credentials()).await;
+        let found = match answer.unwrap_or_else(|_| Err(CredentialsError::provider_timed_out(self.asked_within))) {
+            Ok(credentials) => {
+                let ends = credentials.expiry().and_then(|ends| Timestamp::try_from(ends).ok());
+                let told = || self.told.as_ref().filter(|told| told.key == credentials.access_key_id()).map(|told| told.ends);
+                let ends = ends.or_else(told);
+                Kept { credentials, ends, asked }
+            }
+            // Who may say who we are is away just now: what is kept still holds.
+            Err(error) => match kept.take().filter(|known| known.left().is_none_or(|left| left >= LIFE_MIN)) {
+                Some(known) => {
+                    tracing::warn!("the AWS credentials cannot be renewed: {}", why(&error));
+                    Kept { asked, ..known }
+                }
+                None => return Err(error),
+            },
+        };
+        Ok(kept.insert(found).clone())
+    }
+
+    /// Whoever names a profile that is none: the chain passes over it, to the environment and to the machine's role, and to an account that
+    /// nobody meant. AWS's own command line refuses it too.
+    async fn refuse_an_unknown_profile(&self) -> Result<(), CredentialsError> {
+        NoSuchProfile::look(self.profile.as_deref()).await.map_or(Ok(()), |unknown| Err(CredentialsError::invalid_configuration(unknown)))
+    }
+}
+
+impl ProvideCredentials for Identity {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(async { Ok(self.get(None).await?.credentials) })
+    }
+}
+
+fn nobody(error: &CredentialsError) -> Error {
+    Error::Unauthenticated { path: "credentials".into(), source: why(error).into() }
+}
+
+#[async_trait]
+impl CredentialProvider for Identity {
+    type Credential = AwsCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
+        let found = self.get(None).await.map_err(|error| nobody(&error))?.credentials;
+        Ok(Arc::new(AwsCredential {
+            key_id: found.access_key_id().to_owned(),
+            secret_key: found.secret_access_key().to_owned(),
+            token: found.session_token().map(str::to_owned),
+        }))
+    }
+}
+
+#[async_trait]
+impl Ending for Identity {
+    async fn lasting(&self, needed: Duration) -> object_store::Result<Option<Timestamp>> {
+        let kept = self.get(Some(needed)).await.map_err(|error| nobody(&error))?;
+        Ok(match kept.word() {
+            Ends::At(ends) => Some(ends),
+            Ends::Untold => Some(SystemClock.now().saturating_add(needed.max(UNTOLD_HOLDS)).unwrap_or(Timestamp::MAX)),
+            Ends::Never => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// A chain that counts, and gives so much life each time; at last it has none to give.
+    #[derive(Debug)]
+    struct Program {
+        lives: Vec<Option<u64>>,
+        runs: AtomicU64,
+    }
+
+    /// It answers once, and then never.
+    #[derive(Debug)]
+    struct Hangs(AtomicU64);
+
+    impl ProvideCredentials for Hangs {
+        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+        where
+            Self: 'a,
+        {
+            if self.0.fetch_add(1, Ordering::SeqCst) > 0 {
+                return future::ProvideCredentials::new(std::future::pending());
+            }
+            let ends = SystemTime::from(SystemClock.now()) + Duration::from_secs(60);
+            future::ProvideCredentials::ready(Ok(Credentials::new("key-0", "secret", None, Some(ends), "test")))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_holds_nobody_up_while_what_is_kept_still_holds() {
+        let chain = SharedCredentialsProvider::new(Hangs(AtomicU64::new(0)));
+        let identity = Identity { asked_within: Duration::from_millis(50), ..Identity::new(chain) };
+        assert_eq!(key(&identity).await, "key-0");
+        // The renewal that does not come, and everybody after it.
+        for _ in 0..2 {
+            assert!(identity.lasting(Duration::from_secs(300)).await.unwrap().is_some());
+            assert_eq!(key(&identity).await, "key-0");
+        }
+    }
+
+    #[derive(Debug)]
+    struct Counted(Arc<Program>);
+
+    impl ProvideCredentials for Counted {
+        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+        where
+            Self: 'a,
+        {
+            let run = self.0.runs.fetch_add(1, Ordering::SeqCst);
+            let given = self.0.lives.get(usize::try_from(run).unwrap()).map(|secs| {
+                let ends = secs.map(|secs| SystemTime::from(SystemClock.now()) + Duration::from_secs(secs));
+                Credentials::new(format!("key-{run}"), "secret", None, ends, "test")
+            });
+            future::ProvideCredentials::ready(given.ok_or_else(|| CredentialsError::provider_error("it is away")))
+        }
+    }
+
+    fn program(lives: &[Option<u64>]) -> (Identity, Arc<Program>) {
+        let program = Arc::new(Program { lives: lives.to_vec(), runs: AtomicU64::new(0) });
+        (Identity::new(SharedCredentialsProvider::new(Counted(Arc::clone(&program)))), program)
+    }
+
+    async fn key(identity: &Identity) -> String {
+        identity.get_credential().await.unwrap().key_id.clone()
+    }
+
+    #[tokio::test]
+    async fn a_thousand_requests_ask_the_chain_once() {
+        for life in [None, Some(3600), Some(60)] {
+            let (identity, program) = program(&[life]);
+            for _ in 0..1000 {
+                assert_eq!(key(&identity).await, "key-0");
+                assert_eq!(identity.provide_credentials().await.unwrap().access_key_id(), "key-0", "EC2 is the same one");
+            }
+            assert_eq!(program.runs.load(Ordering::SeqCst), 1, "{life:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_ended_is_never_used_again() {
+        let (identity, program) = program(&[Some(0), Some(3600)]);
+        assert_eq!((key(&identity).await.as_str(), key(&identity).await.as_str()), ("key-0", "key-1"));
+        assert_eq!(program.runs.load(Ordering::SeqCst), 2);
+        let (identity, _) = program_with_nothing_after(Some(0));
+        assert_eq!(key(&identity).await, "key-0");
+        assert!(identity.get_credential().await.is_err());
+    }
+
+    fn program_with_nothing_after(life: Option<u64>) -> (Identity, Arc<Program>) {
+        program(&[life])
+    }
+
+    /// Whoever signs for a machine that boots in minutes needs more than the next request does.
+    #[tokio::test]
+    async fn what_must_last_longer_is_asked_for_and_what_is_given_is_told() {
+        let (identity, program) = program(&[Some(600), Some(3600)]);
+        assert_eq!(key(&identity).await, "key-0");
+        let ends = identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
+        assert!(elapsed(SystemClock.now(), ends) > Duration::from_secs(3000), "{ends}");
+        assert_eq!((key(&identity).await.as_str(), program.runs.load(Ordering::SeqCst)), ("key-1", 2), "the same one signs");
+        // Nothing that lasts longer is to be had, and what is kept still holds.
+        let (identity, _) = program_with_nothing_after(Some(600));
+        assert_eq!(key(&identity).await, "key-0");
+        let ends = identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
+        assert!(elapsed(SystemClock.now(), ends) <= Duration::from_secs(600), "{ends}");
+        assert_eq!(key(&identity).await, "key-0");
+    }
+
+    /// The key of the environment; `token`: it is of a session.
+    fn environment(token: bool, ends: Option<&str>) -> Identity {
+        let credentials = Credentials::new("key", "secret", token.then(|| "token".to_owned()), None, "test");
+        Identity::new(SharedCredentialsProvider::new(credentials)).told(ends.and_then(|ends| Told::read("key".into(), ends)))
+    }
+
+    #[tokio::test]
+    async fn a_session_in_the_environment_ends_when_it_says_and_where_it_does_not_nothing_is_signed_for_a_day() {
+        let needed = Duration::from_secs(1000);
+        let told = environment(true, Some("2026-01-02T03:04:05+00:00"));
+        let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        assert_eq!((told.ends().await.unwrap(), told.lasting(needed).await.unwrap()), (Ends::At(at), Some(at)));
+        for ends in [None, Some("tomorrow")] {
+            let untold = environment(true, ends);
+            assert_eq!(untold.ends().await.unwrap(), Ends::Untold);
+            let asked = SystemClock.now();
+            let assumed = async |needed: Duration| elapsed(asked, untold.lasting(needed).await.unwrap().expect("an end is assumed"));
+            let left = assumed(needed).await;
+            assert!(left >= UNTOLD_HOLDS && left < 2 * UNTOLD_HOLDS, "{left:?}");
+            assert!(assumed(2 * UNTOLD_HOLDS).await >= 2 * UNTOLD_HOLDS, "what is needed is never refused for what nobody knows");
+        }
+        let endless = environment(false, None);
+        assert_eq!((endless.ends().await.unwrap(), endless.lasting(needed).await.unwrap()), (Ends::Never, None));
+        // What another place gives is not the environment's.
+        let other = environment(false, None).told(Told::read("another".into(), "2026-01-02T03:04:05Z"));
+        assert_eq!(other.ends().await.unwrap(), Ends::Never);
+    }
+}

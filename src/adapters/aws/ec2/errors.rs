@@ -1,0 +1,384 @@
+//! EC2's error codes and what each class of them means for a launch or an end: one table.
+//!
+//! ```text
+//!   SdkError ── trouble ──> Trouble { class, words } ── adopt, wait, clear, retry (ec2_launch, ec2_end) ──> CloudError
+//! ```
+//! A code that nobody knows never launches anything: the launch is refused for good, and the words name the code. An
+//! error without a code is no answer at all, so nothing is known. What must never live here: a call.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::adapters::aws::credential_errors::{lacking, may_come, over, wrong_clock};
+use crate::adapters::host::system_clock::SystemClock;
+use crate::job::Refusal;
+use crate::ports::{Clock, CloudError};
+
+/// What is to be done about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Not to be had there: the next placement.
+    Refused(Refusal),
+    /// No free address: another subnet of the zone may have one (`ec2::subnets`).
+    SubnetFull,
+    /// The same call again, later.
+    Throttled,
+    /// It may have happened: the same call again, and look by its token.
+    Ambiguous,
+    /// Our token was used for another request, which is our bug: adopt the machine that it made.
+    Mismatch,
+    /// The token's machine has ended: so has the attempt.
+    Spent,
+    /// The signature was not taken: the clock is looked at first.
+    Unproven,
+    /// The session is over, or the clock says so.
+    Expired,
+    Denied,
+    /// Nobody has made the role that lets spot machines be bought.
+    NoSpotRole,
+    /// The account itself is not ready.
+    Account,
+    /// A new instance profile is not known everywhere yet.
+    ProfileUnknown,
+    /// The request can never work.
+    Invalid,
+    /// Not shown, which is not the same as gone.
+    NotFound,
+    /// Somebody has protected the machine against this.
+    Protected,
+    /// This machine cannot be stopped, only ended.
+    CannotStop,
+    /// Its state has changed meanwhile: look again.
+    StateChanged,
+    /// It would have worked.
+    WouldWork,
+    Unknown,
+}
+
+/// The table. A star at the end stands for any rest; a whole code goes before one with a star.
+const TABLE: &[(&[&str], Class)] = &[
+    (
+        &[
+            "InsufficientInstanceCapacity",
+            "InsufficientHostCapacity",
+            "InsufficientReservedInstanceCapacity",
+            "InsufficientCapacityOnHost",
+            "UnfulfillableCapacity",
+            "ReservationCapacityExceeded",
+            "InsufficientVolumeCapacity",
+            "InsufficientCapacity",
+            "InsufficientAddressCapacity",
+        ],
+        Class::Refused(Refusal::Capacity),
+    ),
+    (&["InsufficientFreeAddressesInSubnet"], Class::SubnetFull),
+    (&["SpotMaxPriceTooLow"], Class::Refused(Refusal::Price)),
+    (
+        &["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotFleetRequestCountExceeded"],
+        Class::Refused(Refusal::Quota),
+    ),
+    (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], Class::Refused(Refusal::Disks)),
+    (&["Unsupported"], Class::Refused(Refusal::NotSold)),
+    (
+        &["RequestLimitExceeded", "EC2ThrottledException", "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException"],
+        Class::Throttled,
+    ),
+    (
+        &["InternalError", "InternalFailure", "InternalServerError", "Unavailable", "ServiceUnavailable", "ServerInternal", "RequestTimeout"],
+        Class::Ambiguous,
+    ),
+    (&["IdempotentParameterMismatch"], Class::Mismatch),
+    (&["IdempotentInstanceTerminated"], Class::Spent),
+    (&["AuthFailure", "SignatureDoesNotMatch", "InvalidSignatureException"], Class::Unproven),
+    // EC2 says of a session that is over that the request is.
+    (&["ExpiredToken", "ExpiredTokenException", "RequestExpired"], Class::Expired),
+    (
+        &[
+            "UnauthorizedOperation",
+            "AccessDenied",
+            "AccessDeniedException",
+            "InvalidClientTokenId",
+            "UnrecognizedClientException",
+            "MissingAuthenticationToken",
+        ],
+        Class::Denied,
+    ),
+    (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], Class::NoSpotRole),
+    // A first launch in a region is looked at for minutes, four hours at most; another region may serve meanwhile.
+    (&["PendingVerification"], Class::Refused(Refusal::Verification)),
+    (&["Blocked", "OptInRequired"], Class::Account),
+    (
+        &["InvalidParameter*", "InvalidAMIID.*", "InvalidUserData.Malformed", "InvalidSubnetID.*", "InvalidGroup.*", "InvalidKeyPair.*"],
+        Class::Invalid,
+    ),
+    (&["InvalidInstanceID.NotFound"], Class::NotFound),
+    (&["OperationNotPermitted"], Class::Protected),
+    (&["UnsupportedOperation"], Class::CannotStop),
+    (&["IncorrectInstanceState", "IncorrectSpotRequestState", "IncorrectState"], Class::StateChanged),
+    (&["DryRunOperation"], Class::WouldWork),
+];
+
+/// What makes a new instance profile different from a wrong one: IAM tells EC2 of it within seconds.
+const PROFILE_WORDS: &str = "invalid iam instance profile";
+
+/// Beyond this, AWS takes no signature. A little less is told too: the next call may be beyond.
+const SKEW: SignedDuration = SignedDuration::from_mins(4);
+
+/// An error of a call, understood.
+#[derive(Debug)]
+pub struct Trouble {
+    /// "launch a machine".
+    pub act: String,
+    pub class: Class,
+    /// `Code: what it says`; of no answer, what went wrong.
+    text: String,
+    /// How far this computer's clock is ahead of AWS's, where that is the likely cause.
+    ahead: Option<SignedDuration>,
+    cause: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Trouble {
+    /// Of a call that did `act`.
+    pub fn of<E>(act: &str, error: SdkError<E, HttpResponse>) -> Self
+    where
+        E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+    {
+        let response = error.raw_response();
+        let status = response.map(|response| response.status().as_u16());
+        let date = response.and_then(|response| response.headers().get("date")).and_then(date);
+        let Some(code) = error.code() else {
+            let (class, cause): (Class, Box<dyn StdError + Send + Sync>) = match lacking(&error) {
+                Some(nobody) if may_come(&nobody) => (Class::Ambiguous, Box::new(nobody)),
+                // Nothing was sent without credentials: that is definite.
+                Some(nobody) => (Class::Denied, Box::new(nobody)),
+                None => (Class::Ambiguous, Box::new(error)),
+            };
+            return Trouble { act: act.to_owned(), class, text: String::new(), ahead: None, cause: Some(cause) };
+        };
+        Trouble::new(act, code, error.message().unwrap_or_default(), status, date)
+    }
+
+    pub(crate) fn new(act: &str, code: &str, message: &str, status: Option<u16>, date: Option<Timestamp>) -> Self {
+        let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
+        let class = class(code, message, status);
+        let dated = date.filter(|_| matches!(class, Class::Unproven | Class::Expired));
+        let ahead = dated.map(|date| SystemClock.now().duration_since(date)).filter(|ahead| ahead.abs() > SKEW);
+        Trouble { act: act.to_owned(), class, text, ahead, cause: None }
+    }
+
+    pub fn is(&self, class: Class) -> bool {
+        self.class == class
+    }
+
+    /// An error that is not a code's: of our own reading of an answer.
+    pub fn ambiguous(act: &str, why: &str) -> CloudError {
+        CloudError::Ambiguous { act: act.to_owned(), cause: why.into() }
+    }
+
+    /// What is wrong and what to do about it.
+    pub(crate) fn words(&self) -> String {
+        let text = &self.text;
+        match (self.class, self.ahead) {
+            (Class::Unproven | Class::Expired, Some(ahead)) => {
+                let way = if ahead.is_negative() { "behind" } else { "ahead of" };
+                format!("the clock of this computer is {} min {way} AWS's, which refuses such signatures; set it ({text})", ahead.abs().as_mins())
+            }
+            (Class::Expired, None) => format!("the AWS session is over ({text})"),
+            // As it follows on "the role for spot machines is missing for".
+            (Class::NoSpotRole, _) => format!(
+                "this account, which has bought none yet: \
+                 `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`, once, makes `AWSServiceRoleForEC2Spot` ({text})"
+            ),
+            (Class::Account, _) => format!("AWS holds this account back; its console says what it wants ({text})"),
+            // RunInstances has the same code for what an image or a type cannot.
+            (Class::CannotStop, _) if self.act.starts_with("launch") => format!("EC2 does not do this for such a machine ({text})"),
+            (Class::CannotStop, _) => format!("this machine cannot be stopped, only terminated ({text})"),
+            (Class::Protected, _) => format!("it is protected against that ({text})"),
+            (Class::Unknown, _) => format!("an error that this version does not know ({text})"),
+            _ => text.clone(),
+        }
+    }
+}
+
+impl From<Trouble> for CloudError {
+    fn from(mut trouble: Trouble) -> Self {
+        let words = trouble.words();
+        let act = trouble.act;
+        let cause = trouble.cause.take().unwrap_or_else(|| words.clone().into());
+        match trouble.class {
+            Class::Refused(refusal) => CloudError::NoCapacity { what: words, refusal },
+            Class::SubnetFull => CloudError::NoCapacity { what: words, refusal: Refusal::Addresses },
+            Class::NoSpotRole => CloudError::NoCapacity { what: words, refusal: Refusal::SpotRole },
+            Class::Spent => CloudError::NoCapacity { what: words, refusal: Refusal::Spent },
+            Class::Throttled => CloudError::Throttled,
+            // Whether it happened, was not seen yet or changes just now: nothing is known before another look.
+            Class::Mismatch => CloudError::Mismatch { machine: None, what: format!("cannot {act}: {words}") },
+            Class::Ambiguous | Class::NotFound | Class::StateChanged | Class::ProfileUnknown => CloudError::Ambiguous { act, cause },
+            // A person mends both, and then the same call is taken: nothing was refused for good.
+            Class::Unproven | Class::Expired if trouble.ahead.is_some() => CloudError::Denied { act, cause: Box::new(wrong_clock(words)) },
+            Class::Expired => CloudError::Denied { act, cause: Box::new(over(words)) },
+            Class::Unproven | Class::Denied | Class::Account | Class::Protected => CloudError::Denied { act, cause },
+            Class::CannotStop if act.starts_with("stop") => CloudError::Unstoppable { what: format!("cannot {act}: {words}") },
+            Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => CloudError::Invalid { what: format!("cannot {act}: {words}") },
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: {}", self.act, self.words())
+    }
+}
+
+/// The meaning of an error of a call that did `act` ("launch a machine").
+pub fn meaning<E>(act: &str, error: SdkError<E, HttpResponse>) -> CloudError
+where
+    E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+{
+    Trouble::of(act, error).into()
+}
+
+fn class(code: &str, message: &str, status: Option<u16>) -> Class {
+    let listed = |wanted: &dyn Fn(&str) -> bool| TABLE.iter().find(|(codes, _)| codes.iter().any(|known| wanted(known))).map(|(_, class)| *class);
+    let whole = listed(&|known| known == code);
+    let class = whole.or_else(|| listed(&|known| known.strip_suffix('*').is_some_and(|start| code.starts_with(start))));
+    match class {
+        Some(Class::Invalid) if message.to_ascii_lowercase().contains(PROFILE_WORDS) => Class::ProfileUnknown,
+        Some(class) => class,
+        // It did not refuse the request, it failed at it.
+        None if status.is_some_and(|status| status >= 500) => Class::Ambiguous,
+        None => Class::Unknown,
+    }
+}
+
+fn date(text: &str) -> Option<Timestamp> {
+    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::NoCredentials;
+
+    fn trouble(code: &str, message: &str, status: Option<u16>) -> Trouble {
+        let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
+        Trouble { act: "launch a machine".into(), class: class(code, message, status), text, ahead: None, cause: None }
+    }
+
+    /// What the controller does: it sees these alone.
+    fn reaction(code: &str, message: &str, status: Option<u16>) -> String {
+        match CloudError::from(trouble(code, message, status)) {
+            CloudError::NoCapacity { refusal, .. } => format!("next: {refusal}"),
+            CloudError::Throttled => "again".into(),
+            CloudError::Ambiguous { .. } => "look".into(),
+            CloudError::Mismatch { .. } => "adopt".into(),
+            CloudError::Denied { .. } => "denied".into(),
+            CloudError::Relaunches { .. } => "ended".into(),
+            CloudError::Unstoppable { .. } => "ended, or left".into(),
+            CloudError::Invalid { .. } => "never".into(),
+            CloudError::Unsupported { .. } => "unsupported".into(),
+        }
+    }
+
+    #[test]
+    fn every_row_has_its_reaction() {
+        let rows: &[(&[&str], &str)] = &[
+            (
+                &[
+                    "InsufficientInstanceCapacity",
+                    "InsufficientHostCapacity",
+                    "InsufficientReservedInstanceCapacity",
+                    "UnfulfillableCapacity",
+                    "ReservationCapacityExceeded",
+                    "InsufficientVolumeCapacity",
+                    "InsufficientCapacity",
+                    "InsufficientAddressCapacity",
+                ],
+                "next: no capacity",
+            ),
+            (&["InsufficientFreeAddressesInSubnet"], "next: no free address in the zone"),
+            (&["SpotMaxPriceTooLow"], "next: the bid is below the price"),
+            (&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"], "next: the quota is used up"),
+            (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], "next: the limit of disks is reached"),
+            (&["Unsupported"], "next: not sold there"),
+            (&["RequestLimitExceeded", "EC2ThrottledException", "Throttling"], "again"),
+            (&["InternalError", "Unavailable"], "look"),
+            (&["IdempotentParameterMismatch"], "adopt"),
+            (&["IdempotentInstanceTerminated"], "next: its machine has ended"),
+            (&["AuthFailure", "SignatureDoesNotMatch", "RequestExpired"], "denied"),
+            (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),
+            (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "next: the role for spot machines is missing"),
+            (&["InvalidParameterValue", "InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidAMIID.Malformed"], "never"),
+            (&["InvalidUserData.Malformed"], "never"),
+            (&["PendingVerification"], "next: the account is still being verified for the region"),
+            (&["Blocked", "OptInRequired"], "denied"),
+            (&["InvalidInstanceID.NotFound"], "look"),
+            (&["OperationNotPermitted"], "denied"),
+            (&["UnsupportedOperation"], "never"),
+            (&["IncorrectInstanceState", "IncorrectSpotRequestState"], "look"),
+            (&["SomethingNew"], "never"),
+        ];
+        for (codes, expected) in rows {
+            for code in *codes {
+                assert_eq!(reaction(code, "", Some(400)), *expected, "{code}");
+            }
+        }
+        // Capacity errors come with 500, and unknown ones may.
+        assert_eq!(reaction("InsufficientInstanceCapacity", "", Some(500)), "next: no capacity");
+        assert_eq!(reaction("SomethingNew", "", Some(503)), "look");
+    }
+
+    #[test]
+    fn a_profile_that_iam_has_just_made_is_waited_for() {
+        let said = "Value (lamplighter-box) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
+        assert_eq!(class("InvalidParameterValue", said, Some(400)), Class::ProfileUnknown);
+        assert_eq!(class("InvalidParameterValue", "User data is limited to 16384 bytes", Some(400)), Class::Invalid);
+    }
+
+    #[test]
+    fn words_say_what_to_do() {
+        let role = trouble("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission", Some(403));
+        let text = role.to_string();
+        assert!(text.contains("create-service-linked-role --aws-service-name spot.amazonaws.com") && !text.contains("capacity"), "{text}");
+        let late = Trouble { ahead: Some(SignedDuration::from_mins(-12)), ..trouble("AuthFailure", "not validated", Some(401)) };
+        assert!(late.to_string().contains("the clock of this computer is 12 min behind AWS's"), "{late}");
+        let text = trouble("SomethingNew", "what", Some(400)).to_string();
+        assert!(text.contains("does not know (SomethingNew: what)"), "{text}");
+    }
+
+    #[test]
+    fn a_session_that_is_over_and_a_wrong_clock_are_mended_by_a_person_and_the_launch_is_asked_for_again() {
+        for code in ["ExpiredToken", "ExpiredTokenException", "RequestExpired"] {
+            let error = CloudError::from(trouble(code, "The security token included in the request is expired", Some(400)));
+            assert!(error.is_unsigned(), "{code}");
+            let text = NoCredentials::with_cure(&error);
+            assert!(text.contains(code) && text.contains("the AWS session is over") && text.contains("`aws sso login`"), "{text}");
+        }
+        let late = Trouble { ahead: Some(SignedDuration::from_mins(-12)), ..trouble("RequestExpired", "Request has expired", Some(400)) };
+        let text = NoCredentials::with_cure(&CloudError::from(late));
+        assert!(text.contains("12 min behind AWS's") && text.contains("timedatectl") && !text.contains("sso login"), "{text}");
+        for code in ["UnauthorizedOperation", "AuthFailure", "InvalidClientTokenId", "OptInRequired"] {
+            assert!(!CloudError::from(trouble(code, "", Some(403))).is_unsigned(), "{code}: no other moment mends it");
+        }
+    }
+
+    #[test]
+    fn the_date_of_an_answer_is_read() {
+        assert_eq!(date("Sat, 21 Nov 2026 00:00:00 GMT"), Some("2026-11-21T00:00:00Z".parse().unwrap()));
+        assert_eq!(date("yesterday"), None);
+    }
+
+    #[test]
+    fn no_code_is_in_two_rows() {
+        let mut codes: Vec<&str> = TABLE.iter().flat_map(|(codes, _)| codes.iter().copied()).collect();
+        let rows = codes.len();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), rows);
+    }
+}

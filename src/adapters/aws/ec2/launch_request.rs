@@ -1,0 +1,206 @@
+//! What a launch needs beside the offer: image, network, role, disk, and what the machine does when it powers off.
+//!
+//! ```text
+//!   ec2_image ─────┐
+//!   ec2_subnets ───┼─ all at once, remembered for minutes ──> LaunchRequest
+//!   security group ┤
+//!   key pair ──────┘
+//! ```
+//! Changes nothing. What is wrong here is wrong in words before any machine is bought. What must never live here: a price, a
+//! choice between offers.
+
+use std::time::Duration;
+
+use aws_sdk_ec2::types::SecurityGroup;
+use futures::future::join_all;
+
+use super::describe::filter;
+use super::disk_key::{self, DiskKey};
+use super::errors::meaning;
+use super::image as ec2_image;
+use super::image::Image;
+use super::subnets::{self, Place};
+use crate::adapters::aws::session::AwsSession;
+use crate::instance::setup::one_network;
+use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec};
+use crate::market::{Arch, Market, Offer, Region};
+use crate::ports::CloudError;
+
+/// How long an answer about images and networks is trusted: a relaunch after an interruption asks nothing twice. Longer, and
+/// what a person mends on the console is seen late.
+pub const TRUSTED: Duration = Duration::from_secs(10 * 60);
+
+/// What `lamp init aws` makes.
+const PROFILE: &str = "lamplighter-box";
+const GROUP: &str = "lamplighter";
+
+/// # Errors
+/// When EC2 does not answer; when something is missing or does not fit, in words.
+pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result<LaunchRequest, CloudError> {
+    let Asked { image, subnets, groups, key, disk_key } = ask(session, &spec.machine, &offer.region, offer.arch).await;
+    let image = image?;
+    if let Some(disk_key) = disk_key {
+        disk_key.check(&offer.region)?;
+    }
+    image.fits(offer)?;
+    let key_name = key?;
+    let subnet = subnets::choose(session, &subnets?, offer)?;
+    // What a person makes meanwhile is seen by the next look.
+    let group = group_of(session, &groups?, &subnet).inspect_err(|_| session.memory.groups.forget(&offer.region))?;
+    if spec.machine.disk_gib < image.disk_gib_min {
+        let (has, needs) = (spec.machine.disk_gib, image.disk_gib_min);
+        return Err(CloudError::Invalid { what: format!("the image {} needs a disk of {needs} GiB, and `machine.disk` is {has}", image.name) });
+    }
+    let settings = &session.settings;
+    Ok(LaunchRequest {
+        image: image.id,
+        image_name: Some(image.name),
+        root_device: image.root_device,
+        disk_gib: spec.machine.disk_gib,
+        profile: Some(settings.instance_profile.clone().unwrap_or_else(|| PROFILE.to_owned())),
+        security_groups: vec![group],
+        subnet: Some(subnet.id),
+        key_name,
+        shutdown: shutdown(spec, offer),
+        alarm: alarm(spec),
+        user_data: String::new(),
+    })
+}
+
+/// Why this offer can never be launched, by the image and the subnets that are remembered: its zone has none of them, or the image is
+/// for other machines. Asks nobody.
+pub fn known_unfit(session: &AwsSession, machine: &MachineSpec, offer: &Offer) -> Option<String> {
+    let image = ec2_image::remembered(session, &machine.image, &offer.region, offer.arch);
+    let by_image = image.and_then(|image| image.fits(offer).err());
+    let by_subnet = || subnets::choose(session, &session.memory.subnets.get(&offer.region, TRUSTED)?, offer).err();
+    match by_image.or_else(by_subnet)? {
+        // A subnet without a free address has one again in minutes.
+        CloudError::NoCapacity { what, refusal: Refusal::NotSold } => Some(what),
+        _ => None,
+    }
+}
+
+/// Asks for what most launches need while the offers are still being asked for, so that [`prepare`] finds it remembered. What
+/// fails here fails there too, and is told there. Nobody knows the offer's processor yet: most are of one kind.
+pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
+    let regions = session.regions(&machine.regions).await;
+    join_all(regions.iter().map(|region| ask(session, machine, region, Arch::X86_64))).await;
+}
+
+/// The facts that a launch in a region needs.
+struct Asked {
+    image: Result<Image, CloudError>,
+    subnets: Result<Vec<Place>, CloudError>,
+    groups: Result<Vec<Group>, CloudError>,
+    key: Result<Option<String>, CloudError>,
+    disk_key: Option<DiskKey>,
+}
+
+/// All at once; each is remembered by whoever asks for it.
+async fn ask(session: &AwsSession, machine: &MachineSpec, region: &Region, arch: Arch) -> Asked {
+    let (image, subnets, groups, key, disk_key) = tokio::join!(
+        ec2_image::find(session, &machine.image, region, arch),
+        subnets::find(session, region),
+        groups(session, region),
+        key_pair(session, region),
+        disk_key::find(session, region)
+    );
+    Asked { image, subnets, groups, key, disk_key }
+}
+
+/// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.
+fn shutdown(spec: &Spec, offer: &Offer) -> Shutdown {
+    if spec.on.may_stop() && offer.market == Market::OnDemand { Shutdown::Stop } else { Shutdown::Terminate }
+}
+
+/// A machine that publishes nothing would be ended for its silence.
+fn alarm(spec: &Spec) -> Option<AlarmRule> {
+    match spec.watch.alarm {
+        AlarmRule::Off => None,
+        AlarmRule::Heartbeat { .. } if !spec.watch.metrics => None,
+        rule => Some(rule.beside(spec.limits.lease)),
+    }
+}
+
+/// A security group, and whether anybody may come in by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub id: String,
+    pub network: String,
+    pub lets_in: bool,
+}
+
+fn group_name(session: &AwsSession) -> &str {
+    session.settings.security_group.as_deref().unwrap_or(GROUP)
+}
+
+fn is_id(group: &str) -> bool {
+    group.starts_with("sg-")
+}
+
+/// Those of the name, one in each network, or the one of the id.
+async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, CloudError> {
+    if let Some(known) = session.memory.groups.get(region, TRUSTED) {
+        return Ok(known);
+    }
+    let name = group_name(session);
+    let wanted = filter(if is_id(name) { "group-id" } else { "group-name" }, [name.to_owned()]);
+    let told = session.ec2(region).await.describe_security_groups().filters(wanted).send().await;
+    let told = told.map_err(|error| meaning(&format!("look at the security groups in {region}"), error))?;
+    let groups: Vec<Group> = told.security_groups().iter().filter_map(group).collect();
+    // What is missing or open is mended by a person, who then tries again.
+    if groups.iter().any(|group| !group.lets_in) {
+        session.memory.groups.put(region.clone(), groups.clone());
+    }
+    Ok(groups)
+}
+
+fn group(group: &SecurityGroup) -> Option<Group> {
+    let lets_in = !group.ip_permissions().is_empty();
+    Some(Group { id: group.group_id()?.to_owned(), network: group.vpc_id()?.to_owned(), lets_in })
+}
+
+fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<String, CloudError> {
+    let name = group_name(session);
+    let wrong = |what: String| Err(CloudError::Invalid { what });
+    // It makes none of the user's own names.
+    let (anew, there) = match name {
+        GROUP => ("`lamp init aws` makes one without any open port", "`lamp init aws` makes one there"),
+        _ => ("make one without any open port", "make one there"),
+    };
+    match groups.iter().find(|group| group.network == subnet.network) {
+        None if groups.is_empty() => wrong(format!("there is no security group `{name}`; {anew}")),
+        None if is_id(name) => {
+            let (theirs, ours) = (&groups[0].network, &subnet.network);
+            wrong(format!("the security group `{name}` is in {theirs}, and {} lies in {ours}: {}", subnet.id, one_network(theirs, ours)))
+        }
+        None => wrong(format!("the security group `{name}` is not in {}, where {} lies; {there}", subnet.network, subnet.id)),
+        Some(group) if group.lets_in => wrong(format!(
+            "the security group `{name}` ({}) lets somebody in; machines of ours need no open port: remove its inbound rules",
+            group.id
+        )),
+        Some(group) => Ok(group.id.clone()),
+    }
+}
+
+/// The user's key pair, if one is named: EC2 keeps them by region, and a launch with one that is not there is refused. Whoever may not
+/// look launches, and EC2 says it then.
+async fn key_pair(session: &AwsSession, region: &Region) -> Result<Option<String>, CloudError> {
+    let Some(name) = session.settings.key_name.clone() else { return Ok(None) };
+    if session.memory.key_pairs.get(region, TRUSTED).is_some() {
+        return Ok(Some(name));
+    }
+    let told = session.ec2(region).await.describe_key_pairs().filters(filter("key-name", [name.clone()])).send().await;
+    let told = match told.map_err(|error| meaning(&format!("look at the key pairs in {region}"), error)) {
+        Ok(told) => told,
+        Err(CloudError::Denied { .. }) => return Ok(Some(name)),
+        Err(error) => return Err(error),
+    };
+    // A filter takes `*` and `?` for more than they are.
+    if !told.key_pairs().iter().any(|pair| pair.key_name() == Some(name.as_str())) {
+        let cure = format!("`aws ec2 import-key-pair --region {region} --key-name {name} --public-key-material fileb://FILE` brings it there");
+        return Err(CloudError::Invalid { what: format!("the key pair `{name}` of `aws.key_name` is not in {region}; {cure}") });
+    }
+    session.memory.key_pairs.put(region.clone(), ());
+    Ok(Some(name))
+}

@@ -1,0 +1,125 @@
+//! What one session remembers of EC2's answers, so that nothing is asked twice within minutes.
+//!
+//! Gone with the program, and then asked anew. What must never live here: the state of a machine that lives.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::ec2::disk_key::DiskKey;
+use super::ec2::image::Image;
+use super::ec2::launch_request::Group;
+use super::ec2::subnets::Place;
+use crate::adapters::host::system_clock::SystemClock;
+use crate::instance::MachineRef;
+use crate::job::ImageChoice;
+use crate::market::{Arch, Region};
+use crate::ports::Clock;
+
+/// Answers by their questions, each for as long as the asker trusts it.
+pub struct Remembered<K, V>(Mutex<BTreeMap<K, (Duration, V)>>);
+
+/// A map larger than this has met ten thousand machines, and forgets those that it was not told of for longest: what lives is told of
+/// at each look.
+const ENTRIES_MAX: usize = 20_000;
+
+impl<K, V> Default for Remembered<K, V> {
+    fn default() -> Self {
+        Remembered(Mutex::default())
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<K, (Duration, V)>> {
+        // What is in it is whole at any moment.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer, unless it is older than this.
+    pub fn get(&self, key: &K, trusted: Duration) -> Option<V> {
+        let now = SystemClock.mono();
+        self.map().get(key).filter(|(at, _)| now.saturating_sub(*at) <= trusted).map(|(_, value)| value.clone())
+    }
+
+    pub fn put(&self, key: K, value: V) {
+        let mut map = self.map();
+        if map.len() >= ENTRIES_MAX && !map.contains_key(&key) {
+            let mut told: Vec<Duration> = map.values().map(|(at, _)| *at).collect();
+            let middle = told.len() / 2;
+            let middle = *told.select_nth_unstable(middle).1;
+            map.retain(|_, (at, _)| *at >= middle);
+        }
+        map.insert(key, (SystemClock.mono(), value));
+    }
+
+    /// As if it had been put at this moment of the steady clock.
+    #[cfg(test)]
+    pub fn put_at(&self, key: K, value: V, at: Duration) {
+        self.map().insert(key, (at, value));
+    }
+
+    pub fn forget(&self, key: &K) {
+        self.map().remove(key);
+    }
+
+    /// How long ago this was put first; puts it if it was not there.
+    pub fn since(&self, key: &K, value: V) -> Duration {
+        let now = SystemClock.mono();
+        now.saturating_sub(self.map().entry(key.clone()).or_insert((now, value)).0)
+    }
+}
+
+/// All of it.
+#[derive(Default)]
+pub struct Ec2Memory {
+    /// Machines that a call did not find, since when.
+    pub missing: Remembered<MachineRef, ()>,
+    /// Whose a machine was when it was launched or shown: only for them it is ended, stopped, started or tagged.
+    pub owners: Remembered<MachineRef, String>,
+    /// Machines with our owner tag that are left alone for their other tags, and that were told of: once, and not at each look.
+    pub odd: Remembered<MachineRef, ()>,
+    /// What a spot request says of its end, by its id: it says that for ever.
+    pub spot_ends: Remembered<String, String>,
+    /// What was found left behind, and whose it was: only that may be removed.
+    pub residue: Remembered<String, String>,
+    pub images: Remembered<(Region, ImageChoice, Arch), Image>,
+    pub subnets: Remembered<Region, Vec<Place>>,
+    /// Subnets that had no free address for a launch, by their id.
+    pub full_subnets: Remembered<String, ()>,
+    pub groups: Remembered<Region, Vec<Group>>,
+    /// The default key of disks, where it is the customer's own.
+    pub disk_keys: Remembered<Region, Option<DiskKey>>,
+    /// Regions that have the user's key pair.
+    pub key_pairs: Remembered<Region, ()>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_old_is_asked_again() {
+        let memory = Remembered::default();
+        memory.put("a", 1);
+        assert_eq!(memory.get(&"a", Duration::from_secs(60)), Some(1));
+        memory.map().insert("b", (Duration::ZERO, 2));
+        assert_eq!(memory.get(&"b", Duration::ZERO), None, "this computer has run for longer");
+        assert!(memory.since(&"b", 3) > Duration::ZERO);
+        assert_eq!(memory.since(&"c", 3), Duration::ZERO);
+        memory.forget(&"a");
+        assert_eq!(memory.get(&"a", Duration::from_secs(60)), None);
+    }
+
+    /// Ten thousand that live, told of once more since as many that are gone.
+    #[test]
+    fn what_is_told_of_again_and_again_is_not_forgotten() {
+        let (memory, secs) = (Remembered::default(), Duration::from_secs);
+        (0..ENTRIES_MAX / 2).for_each(|gone| memory.put_at(gone, (), secs(1)));
+        (0..ENTRIES_MAX / 2).for_each(|lives| memory.put_at(ENTRIES_MAX + lives, (), secs(2)));
+        memory.put(ENTRIES_MAX, ());
+        assert_eq!(memory.map().len(), ENTRIES_MAX, "it is there already");
+        memory.put(3 * ENTRIES_MAX, ());
+        let lives = (0..ENTRIES_MAX / 2).filter(|lives| memory.map().contains_key(&(ENTRIES_MAX + lives))).count();
+        assert_eq!((lives, memory.map().len()), (ENTRIES_MAX / 2, ENTRIES_MAX / 2 + 1));
+    }
+}

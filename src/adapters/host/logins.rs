@@ -1,0 +1,241 @@
+//! Who is logged in, and at which terminals: from systemd-logind's session files, from utmp, and from AWS's Session Manager.
+//!
+//! The agent of Session Manager starts a shell at a terminal of its own and tells nobody (no PAM, so no session of logind and no
+//! record of utmp): what has a terminal in the control group of its service is such a shell, or was started there.
+//!
+//! Machines have either or both (Debian 13 and later have no utmp). A record whose process is gone is stale and is left
+//! out; so is one whose number another process has by now, once its terminal is gone. What must never live here: what people do.
+
+#![expect(clippy::disallowed_methods, reason = "reads session records, which is what this adapter is for")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::keyboard_activity::alive;
+use super::process_tree;
+use crate::instance::Reading;
+
+/// A login session at a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Login {
+    /// Below `/dev`: `pts/3`, `tty1`.
+    pub terminal: String,
+}
+
+/// The size of utmp's records, which the architecture decides: 64-bit ARM has no 32-bit past to be compatible with.
+const UTMP_RECORD_BYTES: usize = if cfg!(target_arch = "x86_64") { 384 } else { 400 };
+
+/// A login with more processes than this has its shell among the first of them, which are the parents.
+const PROCESSES_ASKED_MAX: usize = 64;
+
+/// Its service as a package and as a snap (Ubuntu's images), with control groups of version 2 and 1.
+const SESSION_MANAGER: [&str; 4] = [
+    "sys/fs/cgroup/system.slice/amazon-ssm-agent.service/cgroup.procs",
+    "sys/fs/cgroup/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs",
+    "sys/fs/cgroup/systemd/system.slice/amazon-ssm-agent.service/cgroup.procs",
+    "sys/fs/cgroup/systemd/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs",
+];
+
+/// `Absent`: this machine keeps no records of logins.
+pub(crate) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
+    let mut found = BTreeSet::new();
+    let mut recorded = false;
+    for path in ["run/utmp", "var/run/utmp"] {
+        match fs::read(root.join(path)) {
+            Ok(bytes) => {
+                recorded = true;
+                let living = utmp(&bytes).filter(|(pid, _)| alive(root, *pid));
+                found.extend(living.filter_map(|(pid, line)| login(&line).filter(|login| !is_left_behind(root, pid, login))));
+                break;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Reading::Unknown(format!("/{path}: {error}")),
+        }
+    }
+    match fs::read_dir(root.join("run/systemd/sessions")) {
+        Ok(entries) => {
+            recorded = true;
+            for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())) {
+                // A session that ends while it is read is over.
+                let text = fs::read_to_string(entry.path()).unwrap_or_default();
+                found.extend(session(&text, root));
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Reading::Unknown(format!("/run/systemd/sessions: {error}")),
+    }
+    for group in SESSION_MANAGER {
+        let Ok(processes) = fs::read_to_string(root.join(group)) else { continue };
+        recorded = true;
+        let terminals = processes.lines().filter_map(|pid| terminal_of(root, pid.parse().ok()?));
+        found.extend(terminals.filter_map(|terminal| login(&terminal)));
+    }
+    if recorded { Reading::Known(found) } else { Reading::Absent }
+}
+
+/// The terminals of one of logind's session files.
+fn session(text: &str, root: &Path) -> Vec<Login> {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).filter(|value| !value.is_empty());
+    let leader = field("LEADER").and_then(|pid| pid.parse().ok()).unwrap_or(0);
+    let of_a_person = field("CLASS").is_some_and(|class| class.starts_with("user")) && field("STATE") != Some("closing");
+    if !of_a_person || !alive(root, leader) {
+        return Vec::new();
+    }
+    match field("TTY") {
+        Some(terminal) => login(terminal).into_iter().collect(),
+        // sshd makes the terminal after the session: without utmp logind never learns of it, the processes know.
+        None => process_tree::tree(leader)
+            .into_iter()
+            .take(PROCESSES_ASKED_MAX)
+            .filter_map(|pid| terminal_of(Path::new("/"), pid))
+            .map(|terminal| Login { terminal })
+            .collect(),
+    }
+}
+
+/// Whether the terminal of a record of utmp has gone with whoever was logged in there. Nobody need write that into utmp (a sshd that
+/// was killed did not), and its process number may be another's long since, for as long as the machine runs: the record would
+/// be a login whose terminal nobody can see, which is never idle. Where a process still has the terminal it is there, out of our sight.
+fn is_left_behind(root: &Path, pid: u32, login: &Login) -> bool {
+    let is_gone = |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    // Where the process itself cannot be read, neither can those that have the terminal.
+    is_gone(&root.join("dev").join(&login.terminal))
+        && fs::read(root.join(format!("proc/{pid}/stat"))).is_ok()
+        && terminals_in_use(root).is_some_and(|used| !used.contains(&login.terminal))
+}
+
+/// The terminals that any process has; `None`: nobody can say.
+fn terminals_in_use(root: &Path) -> Option<BTreeSet<String>> {
+    let processes = fs::read_dir(root.join("proc")).ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // One that ends while it is read has no terminal any more.
+    Some(processes.filter_map(|pid| terminal_of(root, pid)).collect())
+}
+
+/// Process and terminal of each user record.
+fn utmp(bytes: &[u8]) -> impl Iterator<Item = (u32, String)> {
+    const USER_PROCESS: i16 = 7;
+    bytes.chunks_exact(UTMP_RECORD_BYTES).filter_map(|record| {
+        let kind = i16::from_ne_bytes(record[0..2].try_into().ok()?);
+        let pid = i32::from_ne_bytes(record[4..8].try_into().ok()?);
+        let line = record[8..40].split(|byte| *byte == 0).next()?;
+        (kind == USER_PROCESS).then_some((u32::try_from(pid).ok()?, String::from_utf8_lossy(line).into_owned()))
+    })
+}
+
+/// Graphical sessions (`:0`) have no terminal to look at.
+fn login(terminal: &str) -> Option<Login> {
+    let terminal = terminal.strip_prefix("/dev/").unwrap_or(terminal);
+    let known = terminal.starts_with("pts/") || terminal.starts_with("tty");
+    (known && !terminal.contains("..")).then(|| Login { terminal: terminal.into() })
+}
+
+fn terminal_of(root: &Path, pid: u32) -> Option<String> {
+    // The name of a process need not be UTF-8.
+    let line = fs::read(root.join(format!("proc/{pid}/stat"))).ok()?;
+    let line = String::from_utf8_lossy(&line);
+    let number = line[line.rfind(')')? + 1..].split_ascii_whitespace().nth(4)?.parse().ok()?;
+    terminal_name(number)
+}
+
+/// The name behind the number in `/proc/<pid>/stat`, which is a device number in the kernel's packing.
+fn terminal_name(number: i64) -> Option<String> {
+    let (major, minor) = ((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xfff00));
+    match major {
+        136..=143 => Some(format!("pts/{}", (major - 136) * 256 + minor)),
+        4 if minor < 64 => Some(format!("tty{minor}")),
+        4 => Some(format!("ttyS{}", minor - 64)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: i16, pid: i32, line: &str) -> Vec<u8> {
+        let mut record = vec![0; UTMP_RECORD_BYTES];
+        record[0..2].copy_from_slice(&kind.to_ne_bytes());
+        record[4..8].copy_from_slice(&pid.to_ne_bytes());
+        record[8..8 + line.len()].copy_from_slice(line.as_bytes());
+        record
+    }
+
+    fn at(terminal: &str) -> Login {
+        Login { terminal: terminal.into() }
+    }
+
+    #[test]
+    fn only_user_records_of_utmp_are_logins() {
+        let bytes = [record(2, 0, "~"), record(7, 100, "pts/0"), record(8, 101, "pts/1"), record(7, 102, ":0"), vec![1, 2, 3]].concat();
+        assert_eq!(utmp(&bytes).collect::<Vec<_>>(), [(100, "pts/0".into()), (102, ":0".into())]);
+        assert_eq!(login(":0"), None);
+        assert_eq!(login("/dev/tty1"), Some(at("tty1")));
+    }
+
+    #[test]
+    fn both_records_are_read_and_the_dead_left_out() {
+        let root = tempfile::tempdir().expect("a folder can be made");
+        for dir in ["run/systemd/sessions", "proc/100", "proc/200"] {
+            fs::create_dir_all(root.path().join(dir)).expect("it can be made");
+        }
+        let write = |path: &str, bytes: &[u8]| fs::write(root.path().join(path), bytes).expect("it can be written");
+        write("run/utmp", &[record(7, 100, "pts/0"), record(7, 101, "pts/1")].concat());
+        write("run/systemd/sessions/4", b"CLASS=user\nSTATE=active\nTTY=pts/2\nLEADER=200\n");
+        write("run/systemd/sessions/5", b"CLASS=user\nSTATE=closing\nTTY=pts/3\nLEADER=200\n");
+        write("run/systemd/sessions/6", b"CLASS=manager\nSTATE=active\nTTY=pts/4\nLEADER=200\n");
+        write("run/systemd/sessions/7", b"CLASS=user\nSTATE=active\nTTY=pts/5\nLEADER=201\n");
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/2")])));
+    }
+
+    /// Its own processes have no terminal; the shell that it started has, and what was started in that.
+    #[test]
+    fn whoever_came_by_session_manager_is_logged_in_without_a_record() {
+        let root = tempfile::tempdir().expect("a folder can be made");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("it is below the root")).expect("it can be made");
+            fs::write(path, text).expect("it can be written");
+        };
+        for (pid, terminal) in [(10, 0), (11, 0), (12, 136 << 8 | 4), (13, 136 << 8 | 4), (20, 136 << 8 | 9)] {
+            write(&format!("proc/{pid}/stat"), &format!("{pid} (sh) S 1 {pid} {pid} {terminal} -1"));
+        }
+        assert_eq!(logins(root.path()), Reading::Absent);
+        write("sys/fs/cgroup/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs", "10\n11\n12\n13\n99\n");
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/4")])));
+    }
+
+    /// Of two records one is of a login that nobody has seen end, whose process number is another's by now.
+    #[test]
+    fn a_record_whose_number_another_process_has_is_no_login_once_its_terminal_is_gone() {
+        let root = tempfile::tempdir().expect("a folder can be made");
+        let stat = |pid: u32, terminal: i64| {
+            fs::create_dir_all(root.path().join(format!("proc/{pid}"))).expect("it can be made");
+            fs::write(root.path().join(format!("proc/{pid}/stat")), format!("{pid} (a \u{e9}) S 1 {pid} {pid} {terminal} -1"))
+                .expect("it can be written");
+        };
+        fs::create_dir_all(root.path().join("run")).expect("it can be made");
+        fs::write(root.path().join("run/utmp"), [record(7, 100, "pts/0"), record(7, 101, "pts/1")].concat()).expect("it can be written");
+        // 100 is a daemon now; 101 is the sshd of a login, whose shell has the terminal, which is not in our /dev.
+        stat(100, 0);
+        stat(101, 0);
+        stat(102, 136 << 8 | 1);
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/1")])));
+        fs::remove_file(root.path().join("proc/100/stat")).expect("it is there");
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])), "what cannot be read may be a login");
+        stat(100, 0);
+        fs::create_dir_all(root.path().join("dev/pts")).expect("it can be made");
+        fs::write(root.path().join("dev/pts/0"), "").expect("it can be written");
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])), "at a terminal somebody may type");
+    }
+
+    #[test]
+    fn numbers_of_terminals_have_names() {
+        assert_eq!(terminal_name(136 << 8 | 3).as_deref(), Some("pts/3"));
+        assert_eq!(terminal_name(137 << 8).as_deref(), Some("pts/256"));
+        assert_eq!(terminal_name(4 << 8 | 1).as_deref(), Some("tty1"));
+        assert_eq!(terminal_name(4 << 8 | 64).as_deref(), Some("ttyS0"));
+        assert_eq!(terminal_name(0), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Counters that never go back, made of counters that do.
+//!
+//! A sum over processes shrinks when one of them ends, a cgroup is gone when its unit is, and a new workload starts from
+//! nothing. What policies see are differences, so each such step must read as "nothing happened", never as a jump.
+//!
+//! What must never live here: where a number comes from.
+
+/// One counter with a memory of what it has already counted.
+#[derive(Debug)]
+pub(crate) struct Counter<K> {
+    source: Option<K>,
+    last: u64,
+    total: u64,
+}
+
+impl<K> Default for Counter<K> {
+    fn default() -> Self {
+        Counter { source: None, last: 0, total: 0 }
+    }
+}
+
+impl<K: PartialEq> Counter<K> {
+    /// Takes what the source says now; gives the total. A step back counts as zero, and so does a change of source: two
+    /// sources have nothing in common that could be subtracted.
+    pub fn feed(&mut self, source: K, raw: u64) -> u64 {
+        match &self.source {
+            None => self.total = raw,
+            Some(before) if *before == source => self.total += raw.saturating_sub(self.last),
+            Some(_) => {}
+        }
+        self.source = Some(source);
+        self.last = raw;
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_never_goes_back() {
+        let mut counter = Counter::default();
+        assert_eq!(counter.feed("tree", 100), 100);
+        assert_eq!(counter.feed("tree", 150), 150);
+        assert_eq!(counter.feed("tree", 20), 150, "a process ended and took its 130 with it");
+        assert_eq!(counter.feed("tree", 25), 155);
+        assert_eq!(counter.feed("cgroup", 9_000), 155, "another source is another beginning");
+        assert_eq!(counter.feed("cgroup", 9_010), 165);
+    }
+}

@@ -1,0 +1,295 @@
+//! One GPU, read through NVML.
+//!
+//! Three ways of not getting a number are told apart for each call: the device or the driver cannot say (`Absent`), this
+//! call failed (`Unknown`), or the whole device, or the whole driver, is out of reach ([`Halt`]). What must never live
+//! here: opening the library, and what a number means.
+
+use std::time::Duration;
+
+use nvml_wrapper::Device;
+use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, Sampling, TemperatureSensor};
+use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::error::{NvmlError, nvml_try};
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+
+use super::utilization::{Entry, Utilisation};
+use crate::adapters::host::process_scope::{Owner, Tree};
+use crate::instance::{GpuSample, Reading};
+
+/// Between two listings of the processes on a GPU, and two looks at its memory and its temperature. Processes come and go with the
+/// workload's own, and the others change slowly; the four calls take 0.45 ms on an H100, twice as much as what is asked at each sample
+/// of a GPU at work. Longer, and `rates` mistakes for longer which GPUs the workload holds.
+const SLOW_EVERY: Duration = Duration::from_secs(5);
+
+/// Between two looks at the counters of memory errors: rare, and never taken back.
+const ECC_EVERY: Duration = Duration::from_secs(30);
+
+/// Why a device gives nothing at all.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// This device cannot be read; others may work.
+    Gpu(String),
+    /// This device is gone for good.
+    Lost(String),
+    /// The driver.
+    Driver(NvmlError),
+}
+
+/// What is remembered of one GPU between samples, also over a lost driver.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub index: u32,
+    pub uuid: String,
+    pub name: String,
+    pub xids: Vec<u64>,
+    util: Utilisation,
+    memory: Kept<(u64, u64)>,
+    temperature: Kept<u32>,
+    processes: Kept<Vec<u32>>,
+    ecc: Kept<u64>,
+    limit_watts: Kept<f64>,
+}
+
+/// Of its power limit. A card that rests with a program on it draws a tenth to two fifths of its limit; below a half many do
+/// so at 0 %. Higher, and light work that the driver does not count is taken for rest.
+const POWER_OF_WORK: f64 = 0.5;
+
+/// Small cards (T4, L4) have limits of 70 W and rest at half of that.
+const WATTS_OF_WORK_MIN: f64 = 60.0;
+
+/// Where the driver says no limit: two monitors keep a card at nearly as much, and no rest takes more.
+const WATTS_OF_WORK: f64 = 100.0;
+
+/// Between two looks at the power limit, which a person may change.
+const LIMIT_EVERY: Duration = Duration::from_secs(60);
+
+impl Memory {
+    pub fn of(index: u32) -> Self {
+        Memory { index, ..Memory::default() }
+    }
+
+    /// Who it is, as far as that is not yet known; the names never change.
+    pub fn identify(&mut self, device: &Device) {
+        if self.uuid.is_empty() {
+            self.uuid = device.uuid().unwrap_or_default();
+        }
+        if self.name.is_empty() {
+            self.name = device.name().unwrap_or_default();
+        }
+    }
+
+    pub fn read(&mut self, device: &Device, now: Duration, tree: &Tree) -> Result<GpuSample, Halt> {
+        let (util_percent, memory_util_percent) = self.utilisation(device, now)?;
+        let memory = self.memory.at(now, SLOW_EVERY, || memory(device))?;
+        let temperature = self.temperature.at(now, SLOW_EVERY, || reading(device.temperature(TemperatureSensor::Gpu)))?;
+        let processes = self.processes(device, now, tree)?;
+        let ecc = self.ecc.at(now, ECC_EVERY, || reading(device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)))?;
+        Ok(GpuSample {
+            index: self.index,
+            uuid: self.uuid.clone(),
+            name: self.name.clone(),
+            util_percent,
+            memory_util_percent,
+            memory_used_mib: memory.as_ref().map(|(used, _)| used >> 20),
+            memory_total_mib: memory.map(|(_, total)| total >> 20),
+            power_watts: reading(device.power_usage())?.map(|milliwatts| f64::from(milliwatts) / 1000.0),
+            temperature_celsius: temperature.map(f64::from),
+            used_by_workload: held_by(&processes, tree, Owner::Workload),
+            used_by_others: held_by(&processes, tree, Owner::Other),
+            ecc_uncorrected: ecc,
+            xids: self.xids.clone(),
+            lost: None,
+        })
+    }
+
+    /// Some drivers count no utilisation and say 0 (WSL2, virtual GPUs). At the power of work that is not believed, unless the
+    /// driver also says that no process is there: nobody knows then how busy the GPU is.
+    pub fn doubt_zero(&mut self, sample: &mut GpuSample, device: &Device, now: Duration) {
+        let is_zero = |reading: &Reading<f64>| reading.known().is_none_or(|percent| *percent < 0.5);
+        let is_empty = sample.used_by_workload == Reading::Known(false) && sample.used_by_others == Reading::Known(false);
+        let says_zero = sample.util_percent.known().is_some() && is_zero(&sample.util_percent) && is_zero(&sample.memory_util_percent);
+        let Some(watts) = sample.power_watts.known().copied().filter(|_| says_zero && !is_empty) else { return };
+        let limit = self.limit_watts.at(now, LIMIT_EVERY, || Ok(reading(device.enforced_power_limit())?.map(|limit| f64::from(limit) / 1000.0)));
+        let limit = limit.ok().and_then(|limit| limit.known().copied()).filter(|limit| *limit > 0.0);
+        let at_work = limit.map_or(WATTS_OF_WORK, |limit| (limit * POWER_OF_WORK).max(WATTS_OF_WORK_MIN));
+        if watts >= at_work {
+            sample.util_percent = Reading::unknown(format!("the driver says 0 % at {watts:.0} W"));
+        }
+    }
+
+    /// A sample of a device that gives nothing.
+    pub fn unknown(&self, why: &str, lost: bool) -> GpuSample {
+        GpuSample {
+            index: self.index,
+            uuid: self.uuid.clone(),
+            name: self.name.clone(),
+            util_percent: Reading::unknown(why),
+            memory_util_percent: Reading::unknown(why),
+            memory_used_mib: Reading::unknown(why),
+            memory_total_mib: Reading::unknown(why),
+            power_watts: Reading::unknown(why),
+            temperature_celsius: Reading::unknown(why),
+            used_by_workload: Reading::unknown(why),
+            used_by_others: Reading::unknown(why),
+            ecc_uncorrected: Reading::unknown(why),
+            xids: self.xids.clone(),
+            lost: lost.then(|| why.to_owned()),
+        }
+    }
+
+    /// Computing: from the driver's buffer, see [`Utilisation`]. Memory traffic: the driver's latest value, the mean of its own last
+    /// period. Its buffer would cost as much again, for work that copies for a window and computes nothing.
+    fn utilisation(&mut self, device: &Device, now: Duration) -> Result<(Reading<f64>, Reading<f64>), Halt> {
+        let latest = reading(device.utilization_rates())?;
+        let computes = latest.as_ref().map(|latest| f64::from(latest.gpu));
+        let traffic = latest.as_ref().map(|latest| f64::from(latest.memory));
+        let known = computes.known().copied();
+        if self.util.is_due(now, known) {
+            let entries = match device.samples(Sampling::GpuUtilization, self.util.last_seen()) {
+                Ok(entries) => entries,
+                Err(NvmlError::NotFound) => Vec::new(),
+                // No buffer: the latest value has to do.
+                Err(error) => halt(error).map(|_| Vec::new())?,
+            };
+            let entries = entries.iter().map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) });
+            self.util.read(now, entries, known);
+        }
+        Ok((self.util.mean().map_or(computes, Reading::Known), traffic))
+    }
+
+    /// The processes on this GPU. A number that nobody has any more makes the list stale at once.
+    fn processes(&mut self, device: &Device, now: Duration, tree: &Tree) -> Result<Reading<Vec<u32>>, Halt> {
+        if let Some((_, Reading::Known(pids))) = &self.processes.0
+            && pids.iter().any(|pid| tree.owner(*pid) == Owner::Hidden)
+        {
+            self.processes = Kept(None);
+        }
+        self.processes.at(now, SLOW_EVERY, || processes(device))
+    }
+}
+
+/// What was read a while ago, and still stands. What is not known is asked for again at once.
+#[derive(Debug)]
+struct Kept<T>(Option<(Duration, Reading<T>)>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Kept(None)
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    fn at(&mut self, now: Duration, every: Duration, ask: impl FnOnce() -> Result<Reading<T>, Halt>) -> Result<Reading<T>, Halt> {
+        if let Some((at, found)) = &self.0
+            && now.saturating_sub(*at) < every
+            && !found.is_unknown()
+        {
+            return Ok(found.clone());
+        }
+        let found = ask()?;
+        self.0 = Some((now, found.clone()));
+        Ok(found)
+    }
+}
+
+/// Sorts what a call said.
+pub(crate) fn reading<T>(result: Result<T, NvmlError>) -> Result<Reading<T>, Halt> {
+    match result {
+        Ok(value) => Ok(Reading::Known(value)),
+        Err(error) if is_not_offered(&error) => Ok(Reading::Absent),
+        Err(error) => halt(error).map(|error| Reading::Unknown(error.to_string())),
+    }
+}
+
+/// Gives the error back if it concerns this one call only.
+pub(crate) fn halt(error: NvmlError) -> Result<NvmlError, Halt> {
+    match error {
+        NvmlError::GpuLost => Err(Halt::Lost("GPU is lost".into())),
+        NvmlError::ResetRequired => Err(Halt::Lost("GPU needs a reset".into())),
+        NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch => Err(Halt::Driver(error)),
+        error => Ok(error),
+    }
+}
+
+/// MIG slices, virtual GPUs, consumer cards and old drivers each lack some calls.
+fn is_not_offered(error: &NvmlError) -> bool {
+    matches!(error, NvmlError::NotSupported) || is_older_driver(error)
+}
+
+fn is_older_driver(error: &NvmlError) -> bool {
+    const ARGUMENT_VERSION_MISMATCH: u32 = 25;
+    matches!(error, NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound | NvmlError::UnexpectedVariant(ARGUMENT_VERSION_MISMATCH))
+}
+
+fn number(value: &SampleValue) -> f64 {
+    match *value {
+        SampleValue::F64(value) => value,
+        SampleValue::U32(value) => f64::from(value),
+        SampleValue::U64(value) => value as f64,
+        SampleValue::I64(value) => value as f64,
+    }
+}
+
+/// (used, total) in bytes. The first version of the call, which the wrapper does not offer, is for drivers before 510.
+fn memory(device: &Device) -> Result<Reading<(u64, u64)>, Halt> {
+    match device.memory_info() {
+        Err(error) if is_older_driver(&error) => reading(memory_legacy(device)),
+        other => reading(other.map(|memory| (memory.used, memory.total))),
+    }
+}
+
+fn memory_legacy(device: &Device) -> Result<(u64, u64), NvmlError> {
+    let call = device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref().map_err(|error| NvmlError::FailedToLoadSymbol(error.to_string()))?;
+    // SAFETY: the handle belongs to this library and is alive; the structure is plain numbers, for which zero is a value,
+    // and is filled by the call.
+    unsafe {
+        let mut memory = std::mem::zeroed();
+        nvml_try(call(device.handle(), &mut memory))?;
+        Ok((memory.used, memory.total))
+    }
+}
+
+/// Computing or drawing. Where the driver does not list them nobody knows who holds the GPU, which is not "nobody".
+fn processes(device: &Device) -> Result<Reading<Vec<u32>>, Halt> {
+    let compute = modern_or_legacy(device.running_compute_processes(), || device.running_compute_processes_v2());
+    let mut pids: Vec<u32> = match reading(compute)? {
+        Reading::Known(processes) => processes.iter().map(|process| process.pid).collect(),
+        Reading::Absent => return Ok(Reading::unknown("the driver does not list processes")),
+        Reading::Unknown(why) => return Ok(Reading::Unknown(why)),
+    };
+    let graphics = modern_or_legacy(device.running_graphics_processes(), || device.running_graphics_processes_v2());
+    if let Reading::Known(processes) = reading(graphics)? {
+        pids.extend(processes.iter().map(|process| process.pid));
+    }
+    Ok(Reading::Known(pids))
+}
+
+type Processes = Result<Vec<ProcessInfo>, NvmlError>;
+
+fn modern_or_legacy(modern: Processes, legacy: impl FnOnce() -> Processes) -> Processes {
+    match modern {
+        Err(error) if is_older_driver(&error) => legacy(),
+        other => other,
+    }
+}
+
+/// Whether one of them belongs to `owner`. A process that is not visible here may be anybody's.
+fn held_by(processes: &Reading<Vec<u32>>, tree: &Tree, owner: Owner) -> Reading<bool> {
+    let pids = match processes {
+        Reading::Known(pids) => pids,
+        Reading::Absent => return Reading::Absent,
+        Reading::Unknown(why) => return Reading::Unknown(why.clone()),
+    };
+    let mut hidden = None;
+    for pid in pids {
+        match tree.owner(*pid) {
+            found if found == owner => return Reading::Known(true),
+            Owner::Hidden => hidden = Some(pid),
+            _ => {}
+        }
+    }
+    match hidden {
+        Some(pid) => Reading::Unknown(format!("process {pid} on the GPU is not visible here")),
+        None => Reading::Known(false),
+    }
+}

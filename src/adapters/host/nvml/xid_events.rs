@@ -1,0 +1,69 @@
+//! The driver's critical errors (Xid numbers), as they happen.
+//!
+//! Xid 79, a GPU off the bus, or 48, a double-bit error, say more than any counter; which of them matter is a policy's
+//! question. A driver that offers no events costs nothing but this knowledge. What must never live here: waiting.
+
+use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::enums::event::XidError;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, EventSet, Nvml};
+
+use super::gpu::Memory;
+use super::library::Gone;
+
+/// So many are kept for each GPU, the newest: enough for a story, and a storm of them must not grow the samples.
+const XIDS_KEPT_MAX: usize = 16;
+
+/// So many are taken at one sample; the driver keeps the rest for the next.
+const TAKEN_MAX: usize = 64;
+
+/// One set for all devices that offer Xid events; `None` where none does.
+pub(crate) fn listen<'a>(nvml: &'static Nvml, devices: impl Iterator<Item = &'a Device<'static>>) -> Option<EventSet<'static>> {
+    let wanted = EventTypes::CRITICAL_XID_ERROR;
+    let mut willing: Vec<&Device> = devices.filter(|device| device.supported_event_types().is_ok_and(|types| types.contains(wanted))).collect();
+    // A device that refuses takes the set with it, so the others are registered anew without it.
+    'without: while !willing.is_empty() {
+        let mut set = nvml.create_event_set().ok()?;
+        for (at, device) in willing.iter().enumerate() {
+            match device.register_events(wanted, set) {
+                Ok(registered) => set = registered,
+                Err(_) => {
+                    willing.remove(at);
+                    continue 'without;
+                }
+            }
+        }
+        return Some(set);
+    }
+    None
+}
+
+/// Files what has happened with the GPUs it happened to; `devices` and `known` are in one order. An error: the set is of
+/// no more use.
+pub(crate) fn collect(events: &EventSet, devices: &[Result<Device, Gone>], known: &mut [Memory]) -> Result<(), NvmlError> {
+    for _ in 0..TAKEN_MAX {
+        let event = match events.wait(0) {
+            Ok(event) => event,
+            Err(NvmlError::Timeout) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let Some(xid) = event.event_data else { continue };
+        let xid = match xid {
+            XidError::Value(xid) => xid,
+            XidError::Unknown => 999,
+        };
+        let index = devices.iter().position(|device| device.as_ref().is_ok_and(|device| is_same(device, &event.device)));
+        let Some(memory) = index.and_then(|index| known.get_mut(index)) else { continue };
+        tracing::warn!("GPU {}: Xid {xid}", memory.index);
+        memory.xids.push(xid);
+        let surplus = memory.xids.len().saturating_sub(XIDS_KEPT_MAX);
+        memory.xids.drain(..surplus);
+    }
+    Ok(())
+}
+
+/// By its handle: a GPU off the bus, which is what Xid 79 is about, no longer tells its index.
+fn is_same(one: &Device, other: &Device) -> bool {
+    // SAFETY: the handles are only compared.
+    unsafe { one.handle() == other.handle() }
+}

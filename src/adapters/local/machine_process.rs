@@ -1,0 +1,278 @@
+//! The process that plays a machine of the local cloud: its init and its hypervisor in one.
+//!
+//! ```text
+//!   agent machine <dir>                    own session, reaps every orphan below it
+//!     └─ agent boot --local <dir>          restarted after a crash; dies with the machine
+//!          └─ holder ── workload           outlives a crash of the agent, not of the machine
+//!
+//!   poweroff.json   (agent)          ─┐
+//!   kill-at         (hard cap)        ├─> kill everything below, write ended.json, exit
+//!   notice.json     (its time came)   │
+//!   terminate.json  (owner)          ─┘
+//! ```
+//! It looks at its folder ten times a second: four system calls that find nothing, about a third of a CPU second an hour,
+//! and nothing that can be missed, unlike an inotify queue. Never touches the workstation itself.
+//!
+//! What must never live here: a decision about the job.
+
+#![expect(clippy::disallowed_methods, reason = "it is a machine: it has a clock, a disk and processes")]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Signal, WaitOptions};
+
+use super::machine_folder::{EndedRecord, InstanceRecord, LocalFolder, MachineRecord, STOP};
+use crate::adapters::host::process_tree::{ProcessRef, tree, with_environment};
+use crate::adapters::host::system_clock::since_boot;
+use crate::adapters::workload::holder::records::boot_id;
+use crate::instance::{Notice, NoticeKind, Tags};
+use crate::market::elapsed;
+
+/// How often it looks. Longer delays the end of every attempt by as much; shorter costs CPU all day.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How often it says that it lives; after a crash of the workstation its bill ends at the last time it did.
+pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(5);
+
+/// Before the agent is started again. Shorter would spin on an agent that cannot start; longer leaves the workload unwatched.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// A process that survives SIGKILL this long hangs in the kernel, and waiting longer will not help.
+const KILL_WITHIN: Duration = Duration::from_secs(30);
+
+/// The log of the machine or the agent starts anew beyond this: a crash loop must not fill the disk.
+const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The variable by which every process of a machine can be found.
+pub const INSTANCE_VARIABLE: &str = "LAMP_INSTANCE";
+
+/// Plays the machine of this folder until it ends.
+pub fn main(dir: &Path) -> ExitCode {
+    match Machine::boot(LocalFolder::new(dir)) {
+        Ok(Some(machine)) => machine.run(),
+        Ok(None) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("cannot boot: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Machine {
+    folder: LocalFolder,
+    record: InstanceRecord,
+    /// The wall clock at the boot, and the steady clock at that moment.
+    booted: (Timestamp, Duration),
+    agent: Option<Child>,
+    restart_at: Duration,
+    alive_at: Duration,
+    /// Deadlines are kept on a clock that does not step.
+    kill_at: Deadline,
+    /// The latest that the cap was ever raised to: caps only rise, and one look that fails takes nothing back.
+    raised: Option<Timestamp>,
+    reclaim_at: Deadline,
+    /// Held for life: two processes never play one machine.
+    _lock: File,
+}
+
+/// A wall-clock deadline, fixed on the steady clock when it was first seen.
+#[derive(Default)]
+struct Deadline {
+    wall: Option<Timestamp>,
+    steady: Duration,
+}
+
+impl Deadline {
+    fn set(&mut self, wall: Option<Timestamp>, now: Timestamp) {
+        if self.wall != wall {
+            self.wall = wall;
+            let left = wall.map(|wall| elapsed(now, wall));
+            self.steady = since_boot() + left.unwrap_or_default();
+        }
+    }
+
+    fn passed(&self) -> bool {
+        self.wall.is_some() && since_boot() >= self.steady
+    }
+}
+
+impl Machine {
+    /// `None`: somebody else plays this machine, or this run of it has ended already.
+    fn boot(folder: LocalFolder) -> io::Result<Option<Machine>> {
+        let record = folder.instance()?;
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.path("machine.lock"))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() || folder.ended()?.is_some() {
+            return Ok(None);
+        }
+        let me = ProcessRef::of(std::process::id()).ok_or_else(|| io::Error::other("no /proc"))?;
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let booted = (Timestamp::now(), since_boot());
+        if !folder.create("machine.json", &MachineRecord { process: me, boot_id: boot_id(), started: booted.0 })? {
+            return Ok(None);
+        }
+        folder.touch_alive()?;
+        let machine = Machine {
+            folder,
+            record,
+            booted,
+            agent: None,
+            restart_at: Duration::ZERO,
+            alive_at: Duration::ZERO,
+            kill_at: Deadline::default(),
+            raised: None,
+            reclaim_at: Deadline::default(),
+            _lock: lock,
+        };
+        machine.log(&format!("{} boots", machine.record.instance));
+        Ok(Some(machine))
+    }
+
+    /// The time at the boot, carried on by the clock that never steps: a wall clock that is set by a day must not be
+    /// billed as one, and must not bring the hard cap nearer.
+    fn now(&self) -> Timestamp {
+        let (wall, then) = self.booted;
+        wall.saturating_add(since_boot().saturating_sub(then)).unwrap_or(wall)
+    }
+
+    fn run(mut self) -> ExitCode {
+        loop {
+            if let Some((reason, stopped)) = self.end_reason() {
+                return self.end(&reason, stopped);
+            }
+            self.reap();
+            let now = since_boot();
+            if self.agent.is_none() && now >= self.restart_at {
+                self.start_agent();
+            }
+            if now >= self.alive_at {
+                self.alive_at = now + ALIVE_EVERY;
+                if let Err(error) = self.folder.touch_alive() {
+                    self.log(&format!("cannot say that I live: {error}"));
+                }
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Why the machine ends now, in EC2's words, and whether it can be started again. A record that cannot be read asks for
+    /// nothing.
+    fn end_reason(&mut self) -> Option<(String, bool)> {
+        if let Ok(Some(_)) = self.folder.terminate() {
+            return Some(("Client.UserInitiatedShutdown: terminated by its owner".into(), false));
+        }
+        if let Ok(Some(record)) = self.folder.power_off() {
+            return Some((format!("Client.InstanceInitiatedShutdown: {}", record.why), record.how == STOP));
+        }
+        let tagged = Tags::from_map(&self.record.tags).ok().and_then(|tags| tags.kill_at);
+        self.raised = self.raised.max(self.folder.kill_at().ok().flatten().map(|record| record.at));
+        self.kill_at.set(tagged.max(self.raised), self.now());
+        if self.kill_at.passed() {
+            return Some(("Client.InstanceInitiatedShutdown: the hard cap kill-at has passed".into(), false));
+        }
+        let notices = self.folder.notices().unwrap_or_default();
+        let interruption = notices.iter().find(|notice: &&Notice| notice.kind == NoticeKind::Interruption);
+        self.reclaim_at.set(interruption.map(|notice| notice.at), self.now());
+        self.reclaim_at.passed().then(|| ("Server.SpotInstanceTermination: rehearsed".into(), false))
+    }
+
+    fn start_agent(&mut self) {
+        self.restart_at = since_boot() + RESTART_PAUSE;
+        match self.spawn_agent() {
+            Ok(child) => {
+                self.log(&format!("agent started, pid {}", child.id()));
+                self.agent = Some(child);
+            }
+            Err(error) => self.log(&format!("cannot start the agent: {error}")),
+        }
+    }
+
+    fn spawn_agent(&self) -> io::Result<Child> {
+        let (program, words) = self.record.agent.split_first().ok_or_else(|| io::Error::other("instance.json names no agent"))?;
+        let log = log_file(&self.folder.path("agent.log"))?;
+        let mut command = Command::new(program);
+        command.args(words).args(["boot", "--local"]).arg(self.folder.dir());
+        command.env(INSTANCE_VARIABLE, &self.record.instance).current_dir(self.folder.dir());
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        // SAFETY: prctl(2) is one system call; between fork and exec it touches nothing of ours.
+        unsafe {
+            command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
+        }
+        command.spawn()
+    }
+
+    /// Collects whatever has ended below us: the agent, and every orphan, because we are the subreaper.
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if self.agent.as_ref().is_some_and(|agent| i64::from(agent.id()) == i64::from(pid.as_raw_nonzero().get())) {
+                self.agent = None;
+                self.restart_at = since_boot() + RESTART_PAUSE;
+                self.log(&format!("agent ended ({status:?}), starting it again"));
+            }
+        }
+    }
+
+    fn end(&mut self, reason: &str, stopped: bool) -> ExitCode {
+        self.log(&format!("ends: {reason}"));
+        // Billing ends with the decision, as it does when EC2 leaves `running`.
+        let record = EndedRecord { at: self.now(), state_reason: reason.to_owned(), stopped };
+        self.kill_everything();
+        // With a full disk the record waits; everything that cost anything is dead already.
+        while let Err(error) = self.folder.create("ended.json", &record) {
+            self.log(&format!("cannot write ended.json: {error}"));
+            std::thread::sleep(RESTART_PAUSE);
+        }
+        ExitCode::SUCCESS
+    }
+
+    fn kill_everything(&mut self) {
+        let until = since_boot() + KILL_WITHIN;
+        while since_boot() < until {
+            self.reap();
+            let left = kill_below(Some(std::process::id()), &self.record.instance);
+            if left == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.log("something survives SIGKILL, most likely in a broken driver or file system");
+    }
+
+    fn log(&self, text: &str) {
+        say(&format!("machine: {text}"));
+    }
+}
+
+/// One line of the machine's own log. `eprintln!` panics where the disk of the log is full, and the machine would end.
+fn say(text: &str) {
+    let _lost = std::io::Write::write_fmt(&mut io::stderr(), format_args!("{} {text}\n", Timestamp::now()));
+}
+
+/// SIGKILL to all descendants of a process and to all that carry the instance in their environment, except the process
+/// itself and us; gives how many there were.
+pub(crate) fn kill_below(root: Option<u32>, instance: &str) -> usize {
+    let mut pids = root.map(tree).unwrap_or_default();
+    pids.extend(with_environment(INSTANCE_VARIABLE, instance).into_iter().map(|process| process.pid));
+    pids.sort_unstable();
+    pids.dedup();
+    let spared = |pid: &u32| Some(*pid) == root || *pid == std::process::id();
+    let alive = pids.into_iter().filter(|pid| !spared(pid)).filter_map(ProcessRef::of).filter(|process| process.alive());
+    // A process that cannot be signalled is gone, or is looked at again in the next round.
+    alive.map(|process| drop(process.signal(Signal::KILL))).count()
+}
+
+/// Opens a log for appending; a log that has grown too long starts anew.
+pub(crate) fn log_file(path: &Path) -> io::Result<File> {
+    let long = std::fs::metadata(path).is_ok_and(|found| found.len() > LOG_BYTES_MAX);
+    if long {
+        File::create(path)?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}

@@ -1,0 +1,49 @@
+//! This workstation as the one offer of the local cloud, and what is kept of a machine of it that was stopped on purpose.
+
+use std::path::Path;
+
+use crate::instance::{InstanceState, InstanceView, Residue};
+use crate::job::{MachineSpec, MarketChoice};
+use crate::market::{self, Arch, Market, Offer, Region, Usd, UsdPerHour, Zone};
+
+/// There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.
+pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
+    let market = if machine.market == MarketChoice::Spot { Market::Spot } else { Market::OnDemand };
+    Offer {
+        cloud: market::Cloud::Local,
+        region: Region::new("local"),
+        zone,
+        instance_type: "workstation".into(),
+        gpus: gpu_count(),
+        gpu_model: None,
+        gpu_memory_mib: None,
+        vcpus: std::thread::available_parallelism().map_or(0, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        arch: Arch::default(),
+        market,
+        price: machine.usd_per_hour,
+        extras: UsdPerHour::ZERO,
+        on_demand: None,
+    }
+}
+
+/// The work of a stopped machine, which is its disk; `None`: it is not stopped.
+pub(crate) fn kept(view: &InstanceView, machines: &Path) -> Option<Residue> {
+    (view.state == InstanceState::Stopped).then(|| Residue {
+        cloud: market::Cloud::Local,
+        region: view.region.clone(),
+        kind: "folder".into(),
+        id: machines.join(&view.id).join("work").display().to_string(),
+        detail: format!("kept by the stopped {}", view.id),
+        usd_per_month: Usd::ZERO,
+        ours: true,
+        kept: true,
+        job: Some(view.tags.job.clone()),
+    })
+}
+
+/// GPUs that the driver shows, without asking it.
+fn gpu_count() -> u32 {
+    let named = |name: &str| name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    u32::try_from(entries.filter(|entry| entry.file_name().to_str().is_some_and(named)).count()).unwrap_or(0)
+}

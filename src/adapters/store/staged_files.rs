@@ -1,0 +1,109 @@
+//! Holds the files of a checkpoint as they are while they are uploaded, so that rotation and the next save do not tear them.
+//!
+//! ```text
+//!   small, or a log           copied
+//!   a file system that can    cloned (shares its blocks until one side is written)
+//!   else                      hard-linked: a removal and a renaming do not touch it, a writing in place does, and is seen
+//! ```
+//! What must never live here: which files belong to a checkpoint.
+
+#![expect(clippy::disallowed_methods, reason = "this is the adapter that reads and writes files")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::adapters::workstation::hashed_file::{Unreadable, open_source};
+use crate::ports::{StageFile, StagedFile};
+
+/// A file of this size is copied in milliseconds. Larger ones would take the disk from the training.
+const COPIED_MAX: u64 = 4 * 1024 * 1024;
+
+/// What is copied for one checkpoint: more would take seconds, in which the next save may begin.
+const COPIED_SUM_MAX: u64 = 64 * 1024 * 1024;
+
+/// Holds each file under a name of its own in the first of the folders that is on the same file system.
+///
+/// # Errors
+/// Where none of the folders can be used. Whatever was made is removed by the caller.
+pub(crate) fn stage(files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+    let mut last = io::Error::other("no folder to hold files in");
+    for folder in folders {
+        match fs::create_dir_all(folder).and_then(|()| stage_in(files, folder)) {
+            Ok(staged) => return Ok(staged),
+            Err(error) => last = error,
+        }
+        let _ = fs::remove_dir_all(folder);
+    }
+    Err(last)
+}
+
+fn stage_in(files: &[StageFile], folder: &Path) -> io::Result<Vec<StagedFile>> {
+    let mut copied = 0;
+    let mut hold = |(index, file): (usize, &StageFile)| {
+        // The upload tells of a file that we may not read. The others are held all the same.
+        if open_source(&file.path).is_err_and(|error| Unreadable::is(&error)) {
+            return Ok(StagedFile { path: file.path.clone(), is_copy: false });
+        }
+        let path = folder.join(index.to_string());
+        let is_small = file.bytes <= COPIED_MAX && copied + file.bytes <= COPIED_SUM_MAX;
+        if (is_small || file.is_log) && copy(&file.path, &path).is_ok() {
+            copied += file.bytes;
+            return Ok(StagedFile { path, is_copy: true });
+        }
+        if clone(&file.path, &path).is_ok() {
+            return Ok(StagedFile { path, is_copy: true });
+        }
+        let _ = fs::remove_file(&path);
+        fs::hard_link(fs::canonicalize(&file.path)?, &path)?;
+        Ok(StagedFile { path, is_copy: false })
+    };
+    files.iter().enumerate().map(&mut hold).collect()
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<u64> {
+    io::copy(&mut File::open(from)?, &mut created(to)?)
+}
+
+fn clone(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(rustix::fs::ioctl_ficlone(created(to)?, File::open(from)?)?)
+}
+
+fn created(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// neptune-client#1888: two checkpoints are left, and one takes longer to upload than the time to the next but one.
+    #[test]
+    fn what_is_held_stays_as_it_was_when_its_source_is_rotated_away() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (source, stage) = (home.path().join("checkpoint-20"), home.path().join("staged"));
+        fs::create_dir(&source).expect("a folder");
+        let large = vec![7; usize::try_from(COPIED_MAX).expect("it fits") + 1];
+        for (name, body) in [("config.json", &b"small"[..]), ("model.pt", &large), ("train.log", b"a line")] {
+            fs::write(source.join(name), body).expect("written");
+        }
+        let files = ["config.json", "model.pt", "train.log"].map(|name| {
+            let path = source.join(name);
+            StageFile { bytes: fs::metadata(&path).expect("there").len(), is_log: name.ends_with(".log"), path }
+        });
+        let staged = stage_once(&files, &stage);
+        // The log is written on, the small one is written anew in place, and then all of it goes.
+        fs::write(source.join("train.log"), "another").expect("written");
+        fs::write(source.join("config.json"), "other").expect("written");
+        fs::remove_dir_all(&source).expect("rotated away");
+        let held: Vec<Vec<u8>> = staged.iter().map(|file| fs::read(&file.path).expect("it is held")).collect();
+        assert_eq!((held[0].as_slice(), held[1].len(), held[2].as_slice()), (&b"small"[..], large.len(), &b"a line"[..]));
+        assert!(staged[0].is_copy && staged[2].is_copy, "what is written in place does not reach a copy");
+    }
+
+    fn stage_once(files: &[StageFile], folder: &Path) -> Vec<StagedFile> {
+        let not_a_folder = folder.with_file_name("checkpoint-20/config.json");
+        stage(files, &[not_a_folder, folder.to_owned()]).expect("the second can be used")
+    }
+}

@@ -1,0 +1,82 @@
+//! What of a workdir stays at home although no ignore file names it, and how that is said.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ignore::DirEntry;
+
+use super::pack::Survey;
+use crate::job::Finding;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pruned {
+    Git,
+    Cache,
+    Environment,
+    Own,
+}
+
+/// Why an entry stays at home, with all below it, whatever the ignore files say.
+pub(crate) fn reason_to_prune(entry: &DirEntry, skip: &[PathBuf]) -> Option<Pruned> {
+    if entry.depth() == 0 {
+        return None;
+    }
+    reason(entry.path(), entry.file_type().is_some_and(|kind| kind.is_dir()), skip)
+}
+
+/// Whether a folder does, which the walk may not have come to.
+pub(crate) fn is_left_out(folder: &Path, skip: &[PathBuf]) -> bool {
+    let is_folder = fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_dir());
+    !is_folder || reason(folder, true, skip).is_some()
+}
+
+fn reason(path: &Path, is_folder: bool, skip: &[PathBuf]) -> Option<Pruned> {
+    // `.git` is a file in worktrees and submodules.
+    let name = path.file_name()?;
+    if name == ".git" {
+        return Some(Pruned::Git);
+    }
+    if !is_folder {
+        return None;
+    }
+    if name == "__pycache__" {
+        return Some(Pruned::Cache);
+    }
+    // Its scripts and links hold absolute paths of this machine: shipped, it would be broken and large.
+    if path.join("pyvenv.cfg").is_file() {
+        return Some(Pruned::Environment);
+    }
+    skip.iter().any(|left| left == path).then_some(Pruned::Own)
+}
+
+#[derive(Default)]
+pub(crate) struct LeftOut {
+    pub special: Vec<PathBuf>,
+    pub pruned: Vec<(PathBuf, Pruned)>,
+}
+
+impl LeftOut {
+    /// Says what a user would miss.
+    pub fn tell(self, survey: &mut Survey) {
+        for path in self.special {
+            let message = format!("`{}` does not ship: it is a socket, a pipe or a device", path.display());
+            survey.findings.push(Finding::warning("workdir", message));
+        }
+        for (path, reason) in self.pruned {
+            let shown = path.strip_prefix(&survey.root).unwrap_or(&path).display().to_string();
+            match reason {
+                Pruned::Git | Pruned::Cache => {}
+                Pruned::Environment => {
+                    let finding = Finding::warning("workdir", format!("`{shown}` does not ship: a virtual environment works only where it was made"));
+                    survey.findings.push(finding.hint("make it in `setup`, and add it to .lampignore"));
+                }
+                Pruned::Own => {
+                    if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some()) {
+                        let message = format!("`{shown}` does not ship: a job starts from its own checkpoints, not from those of an earlier run");
+                        survey.findings.push(Finding::warning("checkpoint.path", message));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! A workload's signals: who is asked to save, who is told to end, and in which order a tree ends.
+//!
+//! ```text
+//!   tell ── shells above them stand still ── the signal to those that handle it ── all of them gone, or their launcher has ended
+//!        └─ nobody handles it: the whole group                                  └─ SIGTERM to the shells and to the rest ── SIGKILL
+//! ```
+//! What must never live here: which processes these are (`workload::signal_targets`), how long the agent waits.
+
+#![expect(clippy::disallowed_methods, reason = "looks at the checkpoint folder, and waits for processes within bounds")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use super::held_workload::{HeldWorkload, number};
+use super::signal_request::{Listeners, listeners, send, still_copies, writes_below};
+use crate::adapters::host::process_tree::{ProcessRef, descendants, stat};
+use crate::ports::{self, WorkloadError};
+
+/// Between two looks at those that were told to end.
+const LOOK: Duration = Duration::from_millis(20);
+/// A launcher ends by itself when what it started has ended: `torchrun` and `npm` need less than a second. Longer delays the end of one
+/// that does not; shorter turns its own exit code into a signal.
+const LAUNCHER_ENDS_WITHIN: Duration = Duration::from_secs(2);
+/// How long those that are asked have for the first byte of their save, before the forks of theirs are asked too. Shorter asks the data
+/// loaders of a trainer that is within a long step; longer lets ranks wait for each other.
+const SAVE_BEGINS_WITHIN: Duration = Duration::from_secs(3);
+/// Between two looks at a save that is to begin.
+const SAVE_LOOK: Duration = Duration::from_millis(200);
+/// A folder of more files than this is not looked through for a save: then its forks are not asked.
+const FILES_MAX: usize = 5000;
+/// What is left of a tree that was told to end has so long between SIGTERM and SIGKILL, once its main process is gone.
+const REST_ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+impl HeldWorkload {
+    fn listeners(&self, signal: Signal) -> Listeners {
+        if !self.this_boot || !self.started.workload.exists() {
+            return Listeners::default();
+        }
+        listeners(self.started.holder, self.started.workload, signal, &self.saves)
+    }
+
+    /// See [`ports::Workload::ask`].
+    pub(crate) fn ask_listeners(&self, signal: ports::Signal) -> u32 {
+        let found = self.listeners(number(signal));
+        let asked = send(&found.asked, number(signal));
+        if let Some(folder) = self.saves.first().filter(|_| !asked.is_empty() && !found.copies.is_empty()) {
+            tokio::spawn(ask_copies_later(asked.clone(), found.copies, number(signal), folder.clone()));
+        }
+        count(&asked)
+    }
+
+    /// See [`ports::Workload::tell`]. One that was told already is not told again: it may be within its save.
+    pub(crate) fn tell_listeners(&self, signal: ports::Signal) -> Result<u32, WorkloadError> {
+        let found = self.listeners(number(signal));
+        let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        told.retain(|process| process.alive());
+        let new: Vec<ProcessRef> = found.asked.iter().filter(|process| !told.contains(process)).copied().collect();
+        let shells = send(&found.shells, Signal::STOP);
+        told.extend(send(&new, number(signal)));
+        let (told, main) = (told.clone(), self.started.workload);
+        if told.is_empty() {
+            return ports::Workload::signal(self, signal).map(|()| 0);
+        }
+        let all = count(&told);
+        tokio::spawn(end_launchers(told, shells, main));
+        Ok(all)
+    }
+
+    /// See [`ports::Workload::tell_rest`].
+    pub(crate) fn tell_all_but_the_told(&self) {
+        let told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let rest: Vec<ProcessRef> = self.left().into_iter().filter(|process| !told.contains(process)).collect();
+        send(&rest, Signal::TERM);
+        send(&rest, Signal::CONT);
+    }
+
+    /// What was told to end, and has, leaves its children a moment.
+    pub(crate) async fn end_rest(&self) {
+        if self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty() {
+            return;
+        }
+        let rest = self.left();
+        send(&rest, Signal::TERM);
+        send(&rest, Signal::CONT);
+        let end = Instant::now() + REST_ENDS_WITHIN;
+        while Instant::now() < end && rest.iter().any(|process| process.alive()) {
+            sleep(LOOK).await;
+        }
+    }
+
+    /// SIGTERM to those of the tree that have left the group of the main process.
+    pub(crate) fn signal_outside(&self, signal: Signal) {
+        let main = self.started.workload.pid;
+        let is_outside = |process: &ProcessRef| stat(process.pid).is_some_and(|found| found.group != main);
+        let outside: Vec<ProcessRef> = descendants(self.started.holder).into_iter().filter(is_outside).collect();
+        send(&outside, signal);
+    }
+}
+
+fn count(processes: &[ProcessRef]) -> u32 {
+    u32::try_from(processes.len()).unwrap_or(u32::MAX)
+}
+
+/// When those that were told are gone: the shells end before they go on with their scripts, a launcher that stays is told too.
+async fn end_launchers(told: Vec<ProcessRef>, shells: Vec<ProcessRef>, main: ProcessRef) {
+    while main.alive() && told.iter().any(|process| process.alive()) {
+        sleep(LOOK).await;
+    }
+    // Those that wait get both at once: a shell that is stopped does nothing between them.
+    send(&shells, Signal::TERM);
+    send(&shells, Signal::CONT);
+    let end = Instant::now() + LAUNCHER_ENDS_WITHIN;
+    while main.alive() {
+        if Instant::now() >= end {
+            send(&[main], Signal::TERM);
+            return;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// A save that all ranks make together does not begin while some of them have not heard of it.
+async fn ask_copies_later(asked: Vec<ProcessRef>, copies: Vec<ProcessRef>, signal: Signal, folder: PathBuf) {
+    let (since, end) = (SystemTime::now(), Instant::now() + SAVE_BEGINS_WITHIN);
+    let folders = [folder];
+    while Instant::now() < end {
+        sleep(SAVE_LOOK).await;
+        let begins = asked.iter().chain(&copies).any(|process| writes_below(process.pid, &folders)) || has_changed(&folders[0], since);
+        if begins || !asked.iter().any(|process| process.alive()) {
+            return;
+        }
+    }
+    let late = send(&still_copies(&copies, signal), signal).len();
+    tracing::info!(late, "no save has begun: the forks of those that were asked are asked too");
+}
+
+/// Whether anything in a folder was written since; a folder that is too large to tell has.
+fn has_changed(folder: &Path, since: SystemTime) -> bool {
+    let (mut folders, mut seen) = (vec![folder.to_owned()], 0);
+    while let Some(folder) = folders.pop() {
+        let is_new = |path: &Path| fs::symlink_metadata(path).and_then(|found| found.modified()).is_ok_and(|at| at >= since);
+        if is_new(&folder) {
+            return true;
+        }
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > FILES_MAX || is_new(&entry.path()) {
+                return true;
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,107 @@
+//! How the holder brings the workload to life: its pipe, its environment, its group, its place in line for the
+//! out-of-memory killer.
+
+#![expect(clippy::disallowed_methods, reason = "reads and writes /proc/self/oom_score_adj")]
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::pipe::fcntl_setpipe_size;
+
+use super::cgroup::Groups;
+use super::pseudo_terminal::{self, Terminal};
+use super::records::{End, mark};
+use crate::adapters::workload::saved_environment::Variable;
+use crate::ports::Launch;
+
+/// The pipe between the workload and its holder: what any user may ask for. Smaller (64 KiB is what one gets unasked), and
+/// a burst of output makes the workload wait for the holder's turn on the processor.
+pub const PIPE_BYTES: usize = 1 << 20;
+
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// A workload that was just born.
+pub struct Spawned {
+    pub pid: u32,
+    /// The reading end of what it prints.
+    pub output: File,
+    /// Why it has no terminal, where it was to have one.
+    pub no_terminal: Option<io::Error>,
+}
+
+/// Starts the command in a process group of its own, with this environment and what the launch sets on top of it.
+pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>, environment: Vec<Variable>) -> Result<Spawned, End> {
+    let not_started = |what: &str| {
+        let what = what.to_owned();
+        move |error: io::Error| End::NotStarted { what, errno: error.raw_os_error().unwrap_or(0) }
+    };
+    // The system's answer to a missing folder and to a missing program is the same.
+    let folder = fs::metadata(&launch.cwd).and_then(|found| if found.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
+    folder.map_err(not_started(&format!("enter the working directory `{}`", launch.cwd.display())))?;
+    let Some((program, arguments)) = launch.argv.split_first() else {
+        return Err(End::CannotExecute { program: String::new(), errno: rustix::io::Errno::NOENT.raw_os_error() });
+    };
+    let terminal = launch.terminal.then(Terminal::open).transpose();
+    let no_terminal = terminal.as_ref().err().map(|error| io::Error::from(error.kind()));
+    let has_terminal = matches!(terminal, Ok(Some(_)));
+    let (output, writer) = match terminal {
+        Ok(Some(terminal)) => (terminal.reader, terminal.writer),
+        Ok(None) | Err(_) => pipe().map_err(not_started("make the pipe for its output"))?,
+    };
+    let errors = writer.try_clone().map_err(not_started("make the pipe for its output"))?;
+
+    let mut command = Command::new(program);
+    let (name, value) = mark(dir);
+    // A launcher that started the agent has not started the command. What the job's own `env` says comes after it.
+    command.env_clear().envs(environment);
+    if has_terminal {
+        command.envs(pseudo_terminal::variables(launch));
+    }
+    command.args(arguments).current_dir(&launch.cwd).envs(&launch.env).env(name, value);
+    command.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
+    let spawned = with_ordinary_oom_score(|| match groups {
+        Some(groups) => groups.inside(|| command.spawn()),
+        None => command.spawn(),
+    });
+    match spawned {
+        Ok(child) => Ok(Spawned { pid: child.id(), output, no_terminal }),
+        Err(error) => Err(refusal(program, &error)),
+    }
+}
+
+fn pipe() -> io::Result<(File, OwnedFd)> {
+    let (output, writer) = io::pipe()?;
+    // The smaller one works too.
+    let _ = fcntl_setpipe_size(&output, PIPE_BYTES);
+    rustix::io::ioctl_fionbio(&output, true)?;
+    Ok((File::from(OwnedFd::from(output)), OwnedFd::from(writer)))
+}
+
+/// Tells a command that can never be executed from a machine that could not make a process now.
+fn refusal(program: &str, error: &io::Error) -> End {
+    let errno = error.raw_os_error().unwrap_or(0);
+    let now = [rustix::io::Errno::AGAIN, rustix::io::Errno::NOMEM, rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    if now.iter().any(|busy| busy.raw_os_error() == errno) {
+        End::NotStarted { what: "make a process".to_owned(), errno }
+    } else {
+        End::CannotExecute { program: program.to_owned(), errno }
+    }
+}
+
+/// The agent and the holder are the last that the kernel may kill for memory; the workload, which inherits the score at
+/// its birth, must not be.
+fn with_ordinary_oom_score<T>(start: impl FnOnce() -> T) -> T {
+    let own = fs::read_to_string(OOM_SCORE).ok().filter(|score| score.trim().parse::<i32>().is_ok_and(|score| score < 0));
+    if own.is_some() {
+        let _ = fs::write(OOM_SCORE, "0");
+    }
+    let result = start();
+    if let Some(score) = own {
+        let _ = fs::write(OOM_SCORE, score);
+    }
+    result
+}

@@ -1,0 +1,183 @@
+//! Starting a holder, whoever runs it: the state folder before, and the wait for its first word after.
+//!
+//! ```text
+//!   prepare: launch.json, running (reading end open) ── run the holder ── await_first_word: started.json or exit.json
+//! ```
+
+#![expect(clippy::disallowed_methods, reason = "waits, within bounds, for a process that starts")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, sleep};
+
+use super::records;
+use super::records::{End, Exit, refused};
+use crate::adapters::host::process_tree::{ProcessRef, with_environment};
+use crate::adapters::host::watched_fd::watch;
+use crate::adapters::workload::held_workload::HeldWorkload;
+use crate::adapters::workstation::private_files;
+use crate::ports::{Launch, Workload, WorkloadError};
+
+/// A holder says its first word a few milliseconds after it was asked for; a machine that has just booted and is loading
+/// a driver may take seconds. Longer delays the report of a start that went wrong, which is rare.
+const FIRST_WORD_WAIT: Duration = Duration::from_secs(30);
+/// An agent that was killed between asking for a holder and hearing of it gives that holder so long to speak, and then sees
+/// to it that it never starts anything. Shorter gives up on holders that are merely slow; longer delays the second start.
+const UNHEARD_WAIT: Duration = Duration::from_secs(2);
+/// Between two looks at the state folder, in that rare case.
+const UNHEARD_LOOK: Duration = Duration::from_millis(50);
+
+/// How to run this program as a holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderProgram {
+    pub exe: PathBuf,
+    /// Before the word `holder`: `agent` for the program `lamp`.
+    pub leading: Vec<OsString>,
+    /// The process that stands for the machine, on the local cloud: the workload dies with it.
+    pub machine_pid: Option<u32>,
+    /// What the command inherits, in a file (`workload::saved_environment`); without one, what the agent has.
+    pub environment: Option<PathBuf>,
+}
+
+impl HolderProgram {
+    /// The arguments for one start.
+    pub fn arguments(&self, dir: &Path) -> Vec<OsString> {
+        let mut arguments = self.leading.clone();
+        arguments.extend(["holder".into(), dir.into()]);
+        if let Some(pid) = self.machine_pid {
+            arguments.extend(["--machine-pid".into(), pid.to_string().into()]);
+        }
+        if let Some(file) = &self.environment {
+            arguments.extend(["--environment".into(), file.into()]);
+        }
+        arguments
+    }
+}
+
+/// Makes the state folder of a start, and gives the reading end of its pipe.
+pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
+    let make = || {
+        private_files::folder(&launch.dir.join(records::LOG))?;
+        // The launch holds the workload's environment, and with it the user's secrets.
+        fs::set_permissions(&launch.dir, fs::Permissions::from_mode(0o700))?;
+        if fs::exists(launch.dir.join(records::STARTED))? {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this state folder had its start"));
+        }
+        private_files::write(&launch.dir.join(records::BOOT), records::boot())?;
+        records::write(&launch.dir, records::LAUNCH, launch)?;
+        records::make_running(&launch.dir)?;
+        watch(records::open_running_as_agent(&launch.dir)?)
+    };
+    make().map_err(|cause| WorkloadError::Failed { act: "prepare the state folder of", cause })
+}
+
+/// Waits until the holder says that it started the workload, or ends without. `gone` resolves when the holder is known to
+/// have ended early, with what it said.
+pub async fn await_first_word(
+    launch: &Launch,
+    running: AsyncFd<OwnedFd>,
+    gone: impl Future<Output = String>,
+) -> Result<Box<dyn Workload>, WorkloadError> {
+    let what = tokio::select! {
+        biased;
+        _ = running.readable() => "the holder ended without a word".to_owned(),
+        what = gone => what,
+        () = sleep(FIRST_WORD_WAIT) => format!("no word from the holder within {} s", FIRST_WORD_WAIT.as_secs()),
+    };
+    if let Some(workload) = HeldWorkload::open(&launch.dir)? {
+        return Ok(Box::new(workload));
+    }
+    Err(refused(&launch.dir).unwrap_or_else(|| WorkloadError::Failed { act: "start", cause: io::Error::other(what) }))
+}
+
+/// Whether the machine was shut down under the workload, or lost its power: it is gone, and not by its own doing. One that
+/// had ended well before counts as ended; a failure is not believed, because a shutdown looks the same.
+fn ended_with_the_machine(dir: &Path) -> bool {
+    let another_boot = fs::read_to_string(dir.join(records::BOOT)).is_ok_and(|boot| boot != records::boot());
+    let by_itself = match records::read::<Exit>(dir, records::EXIT) {
+        Ok(Some(Exit { end: End::Ended(ended), told, .. })) => ended.exit.success() && !told,
+        Ok(Some(_)) => true,
+        Ok(None) | Err(_) => false,
+    };
+    another_boot && !by_itself
+}
+
+/// The workload of a state folder, or the reason why it never started, which is the same after a restart of the agent.
+/// `None`: nothing was started, or what was started is gone with an earlier life of the machine.
+pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+    let asked = fs::exists(dir.join(records::LAUNCH)).map_err(|cause| WorkloadError::Failed { act: "find", cause })?;
+    if !asked || ended_with_the_machine(dir) {
+        return Ok(None);
+    }
+    let end = Instant::now() + UNHEARD_WAIT;
+    loop {
+        if let Some(workload) = HeldWorkload::open(dir)? {
+            return Ok(Some(Box::new(workload)));
+        }
+        if Instant::now() >= end {
+            return give_up(dir);
+        }
+        sleep(UNHEARD_LOOK).await;
+    }
+}
+
+/// Makes sure that a start of which nothing was heard never happens: a holder lives under the lock of its folder, and without
+/// a `launch.json` it starts nothing.
+fn give_up(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+    let failed = |cause| WorkloadError::Failed { act: "find", cause };
+    let lock = private_files::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK)).map_err(failed)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(failed(io::Error::other("its holder lives and has not said its first word yet"))),
+        Err(errno) => return Err(failed(errno.into())),
+    }
+    // Between the last look and the lock it may have said it after all.
+    if let Some(workload) = HeldWorkload::open(dir)? {
+        return Ok(Some(Box::new(workload)));
+    }
+    // A holder that was killed between making the process and saying so: nobody keeps what runs, and nobody counts it.
+    let (name, value) = records::mark(dir);
+    let strays: Vec<ProcessRef> = with_environment(name, &value).into_iter().filter(|process| process.alive()).collect();
+    for process in &strays {
+        process.signal(rustix::process::Signal::KILL).map_err(failed)?;
+    }
+    if !strays.is_empty() {
+        return Err(failed(io::Error::other(format!("{} processes without a holder are being killed", strays.len()))));
+    }
+    fs::remove_file(dir.join(records::LAUNCH)).map_err(failed)?;
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::ExitStatus;
+    use crate::ports::Ended;
+
+    #[test]
+    fn after_a_reboot_only_a_success_of_its_own_is_believed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        let exit = |code, told| {
+            let ended = Ended { exit: ExitStatus { code: Some(code), ..Default::default() }, orphans: 0, ..Default::default() };
+            records::write(dir, records::EXIT, &Exit { format: records::FORMAT, end: End::Ended(ended), told }).expect("written");
+        };
+        fs::write(dir.join(records::BOOT), records::boot()).expect("written");
+        assert!(!ended_with_the_machine(dir), "this boot");
+        fs::write(dir.join(records::BOOT), "another").expect("written");
+        assert!(ended_with_the_machine(dir), "the power was cut");
+        for (code, told, with_the_machine) in [(0, false, false), (0, true, true), (143, true, true), (1, false, true)] {
+            exit(code, told);
+            assert_eq!(ended_with_the_machine(dir), with_the_machine, "{code} {told}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Workloads without a service manager: the holder is a process that this program starts and forgets.
+//!
+//! It leaves our session and process group at once, so neither the end of the agent nor a Ctrl-C at its terminal reaches
+//! it. What must never live here: anything that the holder needs us for later.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use async_trait::async_trait;
+use tokio::process::Command;
+
+use super::holder::start::{HolderProgram, attach, await_first_word, prepare};
+use super::systemd_unit::UnitWorkloads;
+use crate::adapters::workstation::private_files;
+use crate::ports::{Launch, Workload, WorkloadError, Workloads};
+
+/// What the holder says when it cannot do its work, in the state folder.
+const COMPLAINTS: &str = "holder.err";
+
+/// Where the workload lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// A unit of its own where systemd runs the machine and we may ask it, else a process group of its own.
+    Own,
+    /// Always a process group: it echoes to our terminal, or it must die with a machine that is itself a process.
+    ProcessGroup,
+}
+
+/// Chooses how workloads are started on this machine.
+pub fn workloads(program: HolderProgram, home: Home) -> Box<dyn Workloads> {
+    let systemd = sd_notify::booted().unwrap_or(false) && rustix::process::geteuid().is_root();
+    if home == Home::Own && systemd && program.machine_pid.is_none() {
+        Box::new(UnitWorkloads::new(program))
+    } else {
+        Box::new(ChildWorkloads::new(program))
+    }
+}
+
+/// Workloads behind holders that are our children, for as long as we live.
+#[derive(Clone, Debug)]
+pub struct ChildWorkloads {
+    program: HolderProgram,
+}
+
+impl ChildWorkloads {
+    pub fn new(program: HolderProgram) -> Self {
+        ChildWorkloads { program }
+    }
+
+    fn command(&self, launch: &Launch) -> Command {
+        let mut command = Command::new(&self.program.exe);
+        command.args(self.program.arguments(&launch.dir)).current_dir("/").process_group(0);
+        command.stdin(Stdio::null()).stdout(if launch.echo { Stdio::inherit() } else { Stdio::null() });
+        command.stderr(complaints(&launch.dir));
+        command
+    }
+}
+
+fn complaints(dir: &Path) -> Stdio {
+    private_files::create(&dir.join(COMPLAINTS)).map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file of the state folder")]
+fn complained(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join(COMPLAINTS)).unwrap_or_default().trim().to_owned()
+}
+
+#[async_trait]
+impl Workloads for ChildWorkloads {
+    async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
+        let launch = &absolute(launch)?;
+        let running = prepare(launch)?;
+        let mut holder = self.command(launch).spawn().map_err(|cause| WorkloadError::Failed { act: "start the holder of", cause })?;
+        // Dropping the child later leaves it alone; the runtime waits for it in the background.
+        let gone = async {
+            let status = holder.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
+            format!("the holder ended with {status}: {}", complained(&launch.dir))
+        };
+        await_first_word(launch, running, gone).await
+    }
+
+    async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+        attach(dir).await
+    }
+}
+
+/// The same with a state folder that means the same to a process in another directory.
+pub(crate) fn absolute(launch: &Launch) -> Result<Launch, WorkloadError> {
+    let dir = std::path::absolute(&launch.dir).map_err(|cause| WorkloadError::Failed { act: "find the state folder of", cause })?;
+    Ok(Launch { dir, ..launch.clone() })
+}

@@ -1,0 +1,137 @@
+//! Files that outputs come home to: what is there already, and whether it is the same.
+//!
+//! A fetched file carries the time of its object, so that the next fetch can tell without reading that it is there. What
+//! must never live here: whether to write over something (`cli::fetch`).
+
+#![expect(clippy::disallowed_methods, reason = "reads and dates the user's own copies, which is what this adapter is for")]
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::hashed_file;
+
+/// A file of the user's.
+#[derive(Clone, Debug)]
+pub struct KeptFile {
+    path: PathBuf,
+    pub bytes: u64,
+    modified: Timestamp,
+}
+
+impl KeptFile {
+    /// What stands at this path; `None`: nothing.
+    ///
+    /// # Errors
+    /// Something that is not a file stands there, or it cannot be looked at.
+    pub fn at(path: &Path) -> io::Result<Option<Self>> {
+        let found = match fs::metadata(path) {
+            Ok(found) => found,
+            // A link that leads nowhere is somebody's, too.
+            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if !found.is_file() {
+            return Err(io::Error::other("something that is not a file stands there"));
+        }
+        let modified = Timestamp::try_from(found.modified()?).map_err(io::Error::other)?;
+        Ok(Some(KeptFile { path: path.to_owned(), bytes: found.len(), modified }))
+    }
+
+    /// Whether it is the copy that was dated so. Some file systems keep microseconds.
+    pub fn is_dated(&self, at: Timestamp) -> bool {
+        self.modified.as_microsecond() == at.as_microsecond()
+    }
+
+    /// Its SHA-256, read on another thread.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn sha256(&self) -> io::Result<String> {
+        let path = self.path.clone();
+        tokio::task::spawn_blocking(move || sha256(&path)).await.map_err(io::Error::other)?
+    }
+}
+
+fn sha256(path: &Path) -> io::Result<String> {
+    hashed_file::copy(&mut File::open(path)?, &mut io::sink(), |_| Ok(())).map(|(_, sha256)| sha256)
+}
+
+/// Gives a file this time of its last change.
+///
+/// # Errors
+/// The file system does not allow it.
+pub fn date(path: &Path, at: Timestamp) -> io::Result<()> {
+    File::options().append(true).open(path)?.set_modified(at.into())
+}
+
+/// Bytes that are free where this folder is, or will be; `None` where nobody knows.
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    let there = folder.ancestors().find(|path| path.is_dir())?;
+    let found = rustix::fs::statvfs(there).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Makes the folder, and sees that files can be made in it.
+///
+/// # Errors
+/// It cannot be made, or nothing can be written into it.
+pub fn make_writable(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(io::Error::from)
+}
+
+/// A place beside a file for a copy that is only compared; what is there is removed with it.
+#[derive(Debug)]
+pub struct Beside(PathBuf);
+
+impl Beside {
+    pub fn of(path: &Path) -> Self {
+        let mut name = std::ffi::OsString::from(format!(".lamp-compared-{}-", std::process::id()));
+        name.push(path.file_name().unwrap_or_default());
+        Beside(path.with_file_name(name))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Most often it was never there, or has been moved to its place.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dated_copy_is_known_again_and_a_changed_one_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("model.pt");
+        assert!(KeptFile::at(&path).expect("nothing is no error").is_none());
+        fs::write(&path, b"abc").expect("written");
+        let at: Timestamp = "2026-01-02T03:04:05.678901Z".parse().expect("a moment");
+        assert!(!KeptFile::at(&path).expect("seen").expect("there").is_dated(at));
+        date(&path, at).expect("dated");
+        let kept = KeptFile::at(&path).expect("seen").expect("there");
+        assert!(kept.is_dated(at) && kept.bytes == 3);
+        assert_eq!(kept.sha256().await.expect("read"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert!(KeptFile::at(folder.path()).is_err(), "a folder is no file");
+        assert!(free_bytes(&folder.path().join("not/there/yet")).is_some_and(|free| free > 0));
+    }
+
+    #[test]
+    fn what_is_only_compared_does_not_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let beside = Beside::of(&folder.path().join("model.pt"));
+        fs::write(beside.path(), b"x").expect("written");
+        drop(beside);
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 0);
+    }
+}

@@ -1,0 +1,256 @@
+//! The processes that drive jobs: at most one daemon a job root, and drivers of one job that outlive the terminal.
+
+#![expect(clippy::disallowed_methods, reason = "starts processes and keeps lock files")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest, Sha256};
+
+use super::detach::detach;
+
+/// Held by the daemon of a job root while it lives.
+#[derive(Debug)]
+pub struct DaemonLock {
+    _file: File,
+}
+
+/// Becomes the daemon of a job root; `None`: there is one.
+///
+/// # Errors
+/// When the state folder cannot be written.
+pub fn lock_daemon(state: &Path, job_root: &str) -> io::Result<Option<DaemonLock>> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+    let file = open_lock(&lock_path(state, job_root))?;
+    Ok(flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(DaemonLock { _file: file }))
+}
+
+/// Whether a daemon drives this job root on this workstation.
+pub fn daemon_runs(state: &Path, job_root: &str) -> bool {
+    // A shared lock is refused only while the daemon holds its own; it is given back when the file closes.
+    File::open(lock_path(state, job_root)).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Held by whoever drives a job here, by several at once too. It ends with the process that holds it, however that ends.
+#[derive(Debug)]
+pub struct DrivingLock {
+    file: File,
+    path: PathBuf,
+    /// The name that it has written there, if it is or was the newest, and a lock that says that it lives.
+    newest: Option<(String, File)>,
+}
+
+impl DrivingLock {
+    /// Says that this process is the newest that drives the job for this owner behind no terminal: it has the credentials and the
+    /// endpoint of the call that was made last.
+    ///
+    /// # Errors
+    /// When the state folder cannot be written.
+    pub fn take_over(&mut self, owner: &str) -> io::Result<()> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // No two processes draw the same, also of two machines with one home.
+        let name = [hash(owner), hash(&format!("{} {now:?} {:p}", std::process::id(), &self.file))].concat();
+        let alive = open_lock(&self.path.with_extension(&name))?;
+        flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
+        self.file.write_all_at(name.as_bytes(), 0)?;
+        self.newest = Some((name, alive));
+        Ok(())
+    }
+
+    /// Whether a newer one of the same owner lives. Another owner's leaves the machines of this one alone; and nobody is newer
+    /// where that cannot be read, or cannot be said to live from here.
+    pub fn is_taken(&self) -> bool {
+        let Some((name, _)) = &self.newest else { return false };
+        let Some(said) = newest(&self.file) else { return false };
+        said != *name && said.get(..HASH_CHARS) == name.get(..HASH_CHARS) && is_held(&self.path.with_extension(said))
+    }
+}
+
+/// The name of whoever took over last.
+fn newest(file: &File) -> Option<String> {
+    let mut said = [0; 2 * HASH_CHARS];
+    file.read_exact_at(&mut said, 0).ok()?;
+    String::from_utf8(said.to_vec()).ok().filter(|said| said.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Whether a process took the job over here for this owner less than so long ago, and lives.
+pub fn is_driven_anew(state: &Path, job_root: &str, job: &str, owner: &str, within: Duration) -> bool {
+    let path = driving_path(state, job_root, job);
+    let Some(name) = File::open(&path).ok().and_then(|file| newest(&file)) else { return false };
+    let alive = path.with_extension(&name);
+    let age = fs::metadata(&alive).and_then(|found| found.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+    name.starts_with(&hash(owner)) && age.is_some_and(|age| age < within) && is_held(&alive)
+}
+
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Says that this process drives a job. `None`: the state folder cannot be written, and nothing but the saying is lost.
+pub fn lock_driving(state: &Path, job_root: &str, job: &str) -> Option<DrivingLock> {
+    let path = driving_path(state, job_root, job);
+    let folder = path.parent()?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
+    forget_old_unless(folder, is_held);
+    // Between the opening and the lock somebody may have thought it old, and removed it.
+    for _ in 0..3 {
+        let file = open_lock(&path).ok()?;
+        flock(&file, FlockOperation::LockShared).ok()?;
+        let is_there = file.metadata().ok()?.nlink() > 0;
+        if is_there {
+            return Some(DrivingLock { file, path, newest: None });
+        }
+    }
+    None
+}
+
+/// Whether a process here drives this job. A daemon drives all of them and holds its own lock.
+pub fn is_driven(state: &Path, job_root: &str, job: &str) -> bool {
+    is_held(&driving_path(state, job_root, job))
+}
+
+/// The jobs of this job root that have a process of their own here.
+pub fn driven(state: &Path, job_root: &str) -> Vec<String> {
+    let end = format!("-{}.lock", hash(job_root));
+    let entries = fs::read_dir(state.join("driving")).into_iter().flatten().flatten().filter(|entry| is_held(&entry.path()));
+    let mut jobs: Vec<String> = entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(&end)?.to_owned())).collect();
+    jobs.sort_unstable();
+    jobs
+}
+
+/// A lock for one alone is refused only while somebody holds theirs; it is given back when the file closes.
+fn is_held(path: &Path) -> bool {
+    // For reading and writing: a home on NFS refuses the other locks. Any other refusal than "held" says nothing.
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return false };
+    matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK))
+}
+
+fn driving_path(state: &Path, job_root: &str, job: &str) -> PathBuf {
+    state.join("driving").join(format!("{job}-{}.lock", hash(job_root)))
+}
+
+/// Of a name in the state folder.
+const HASH_CHARS: usize = 12;
+
+pub(crate) fn hash(text: &str) -> String {
+    hex::encode(Sha256::digest(text.as_bytes()))[..HASH_CHARS].to_owned()
+}
+
+fn lock_path(state: &Path, job_root: &str) -> PathBuf {
+    state.join(format!("daemon-{}.lock", hash(job_root)))
+}
+
+/// Starts this program again in a session of its own, so that it outlives us and our terminal; its words go to a log. What we
+/// hold is held by it from its first moment: the lock is its standard input, in which there is nothing to read.
+///
+/// # Errors
+/// When the process cannot be started.
+pub fn start_detached(words: &[String], log: &Path, driving: Option<DrivingLock>) -> io::Result<u32> {
+    if let Some(folder) = log.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        forget_old(folder);
+    }
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    let input = driving.map_or_else(Stdio::null, |lock| Stdio::from(lock.file));
+    command.args(words).stdin(input).stdout(log.try_clone()?).stderr(log);
+    detach(&mut command);
+    Ok(command.spawn()?.id())
+}
+
+/// A file of this process for a short while, in a folder of such files: another may make the same job at the same moment.
+///
+/// # Errors
+/// When the folder cannot be created.
+pub fn scratch_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    forget_old(folder);
+    Ok(folder.join(format!("{}-{name}", std::process::id())))
+}
+
+/// How long the words of a driver, or a scratch file that a killed process left, are kept.
+const KEEP: Duration = Duration::from_secs(7 * 86_400);
+
+/// Old files go, so that the state folder stays small. What cannot be removed is tried again the next time.
+pub(crate) fn forget_old(folder: &Path) {
+    forget_old_unless(folder, |_| false);
+}
+
+fn forget_old_unless(folder: &Path, in_use: impl Fn(&Path) -> bool) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        if age.is_some_and(|age| age > KEEP) && !in_use(&entry.path()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_daemon_a_job_root() {
+        let state = tempfile::tempdir().unwrap();
+        assert!(!daemon_runs(state.path(), "file:///a"));
+        let lock = lock_daemon(state.path(), "file:///a").unwrap();
+        assert!(lock.is_some() && daemon_runs(state.path(), "file:///a"));
+        assert!(lock_daemon(state.path(), "file:///a").unwrap().is_none());
+        assert!(!daemon_runs(state.path(), "file:///b"));
+        drop(lock);
+        assert!(!daemon_runs(state.path(), "file:///a"));
+    }
+
+    #[test]
+    fn the_newest_driver_of_an_owner_is_known_while_it_lives() {
+        let state = tempfile::tempdir().unwrap();
+        let lock = || lock_driving(state.path(), "file:///a", "x-222222").unwrap();
+        let anew = |owner: &str, within: u64| is_driven_anew(state.path(), "file:///a", "x-222222", owner, Duration::from_secs(within));
+        let (mut first, attached) = (lock(), lock());
+        assert!(!anew("me", 60), "whoever is attached takes nothing over");
+        first.take_over("me").unwrap();
+        assert!(!first.is_taken() && !attached.is_taken() && anew("me", 60) && !anew("me", 0) && !anew("you", 60));
+        let mut second = lock();
+        assert!(!first.is_taken(), "it may not have come to driving yet");
+        second.take_over("me").unwrap();
+        assert!(first.is_taken() && !second.is_taken() && !attached.is_taken());
+        let mut stranger = lock();
+        stranger.take_over("you").unwrap();
+        assert!(!second.is_taken() && !stranger.is_taken(), "whose machines it leaves alone");
+        let mut third = lock();
+        third.take_over("me").unwrap();
+        assert!(first.is_taken() && second.is_taken());
+        drop(third);
+        assert!(!first.is_taken() && !second.is_taken() && !anew("me", 60), "it has died, and they are all there is");
+    }
+
+    #[test]
+    fn a_job_is_driven_while_anybody_holds_its_lock() {
+        let state = tempfile::tempdir().unwrap();
+        let driven = || is_driven(state.path(), "file:///a", "x-222222");
+        assert!(!driven());
+        let (one, two) = (lock_driving(state.path(), "file:///a", "x-222222"), lock_driving(state.path(), "file:///a", "x-222222"));
+        assert!(one.is_some() && two.is_some() && driven(), "two drive it");
+        let listed = |root: &str| super::driven(state.path(), root);
+        assert_eq!((listed("file:///a"), listed("file:///b")), (vec!["x-222222".to_owned()], Vec::new()));
+        assert!(!is_driven(state.path(), "file:///b", "x-222222") && !is_driven(state.path(), "file:///a", "y-222222"));
+        drop(one);
+        assert!(driven());
+        drop(two);
+        assert!(!driven() && listed("file:///a").is_empty());
+        // What nobody holds goes when it is old; what is held stays, however old.
+        let path = |job: &str| driving_path(state.path(), "file:///a", job);
+        let old = SystemTime::now() - KEEP - Duration::from_secs(60);
+        let held = lock_driving(state.path(), "file:///a", "long-222222").unwrap();
+        held.file.set_modified(old).unwrap();
+        File::options().write(true).open(path("x-222222")).unwrap().set_modified(old).unwrap();
+        let _other = lock_driving(state.path(), "file:///a", "z-222222");
+        assert!(!path("x-222222").exists() && path("long-222222").exists());
+        assert!(is_driven(state.path(), "file:///a", "long-222222"));
+    }
+}
