@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use lamplighter::adapters::host::files::LocalFiles;
 use lamplighter::adapters::store::open;
-use lamplighter::agent::outbox::Outbox;
-use lamplighter::agent::outputs::{Wanted, upload};
+use lamplighter::agent::report::retry_sender::Outbox;
+use lamplighter::agent::shutdown::outputs::{Wanted, upload};
 use lamplighter::job::AttemptNo;
 use lamplighter::jobdir::JobDir;
 use lamplighter::wire::clock;

@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ahead::Ahead;
-use super::attempt::{Ending, Mode};
-use super::checkpoints::Saved;
-use super::environment::{Place, environment, hostfile};
-use super::ran::Ran;
-use super::tick::Agent;
-use super::{observe, stacks};
+use super::checkpoint::handle::Saved;
+use super::report::stack_dumps;
+use super::run_loop::Agent;
+use super::runtime_clock::Ran;
+use super::shutdown::shutdown_deadline::Ahead;
+use super::startup::attempt::{Ending, Mode};
+use super::startup::environment::{Place, environment, hostfile};
+use super::watch_workload;
 use crate::job::{AttemptPhase, EndedBecause, Reason, shown};
 use crate::jobdir::What;
 use crate::market::Span;
@@ -90,7 +91,7 @@ impl Agent {
             return;
         }
         let scope = self.scope();
-        self.alive_while(stacks::collect(&self.out, &self.journal, &*self.world.stacks, &scope)).await;
+        self.alive_while(stack_dumps::collect(&self.out, &self.journal, &*self.world.stacks, &scope)).await;
     }
 
     /// One picture a spell of stalling is enough.
@@ -126,7 +127,7 @@ impl Agent {
             let saved = match asked {
                 Ok(0) => Saved::Failed(NOBODY.into()),
                 Ok(_) => checkpoints.save(ask, asked_by, within).await,
-                Err(error) => Saved::Failed(super::outbox::chain(&error)),
+                Err(error) => Saved::Failed(super::report::retry_sender::chain(&error)),
             };
             if saves.is_closed() {
                 // Another save took its place, and tells what came of it.
@@ -239,7 +240,7 @@ impl Agent {
             self.watching.main_begins();
         }
         let failed = self.start(argv).await;
-        self.watching.restart(before, observe::JUST_STARTED);
+        self.watching.restart(before, watch_workload::JUST_STARTED);
         self.enter(AttemptPhase::Running);
         failed
     }
@@ -290,7 +291,7 @@ impl Agent {
     }
 
     pub(super) fn cannot_start(&mut self, error: &WorkloadError) -> Decision {
-        let text = super::outbox::chain(error);
+        let text = super::report::retry_sender::chain(error);
         let because = if self.memory.stage == Stage::Setup { EndedBecause::SetupFailed } else { EndedBecause::Failed };
         // 127 is what a shell reports for a command that is not there, 126 for one that cannot be executed.
         if let WorkloadError::CannotExecute { cause, .. } = error {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::notices::NoticeFacts;
-use super::requests::Requests;
-use super::tick::Agent;
+use super::report::notice_watch::NoticeFacts;
+use super::report::request_watch::Requests;
+use super::run_loop::Agent;
 use crate::job::AttemptPhase;
 use crate::policy::{LimitLevel, Stage};
 use crate::ports::{Clock, Ended, Workload};
@@ -34,7 +34,7 @@ pub(super) fn to_next(now: Duration, every: Duration) -> Duration {
 
 /// Why the loop woke.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Wake {
+pub(crate) enum Wake {
     /// Time for a sample.
     Tick,
     /// The workload's main process has ended.
@@ -54,7 +54,7 @@ impl Agent {
 }
 
 /// The channels that bring news.
-pub(super) struct News {
+pub(crate) struct News {
     pub notices: Option<watch::Receiver<NoticeFacts>>,
     pub requests: watch::Receiver<Requests>,
     /// How often somebody pressed Ctrl-C or sent SIGTERM (stand-alone runs only).

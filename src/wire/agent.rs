@@ -39,11 +39,11 @@ use crate::adapters::workload::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::workload::whole_machine::WholeMachine;
 use crate::adapters::workload::{local_workdir, login_environment};
 use crate::adapters::workstation::{process_env, termination_signals};
-use crate::agent::alone;
-use crate::agent::boot::{self, BootPorts};
-use crate::agent::cli::{self, Alone, BootSource, Call, Then};
-use crate::agent::deadman::SwitchFiles;
-use crate::agent::outbox::Outbox;
+use crate::agent::report::retry_sender::Outbox;
+use crate::agent::shutdown::deadman::SwitchFiles;
+use crate::agent::startup::boot::{self, BootPorts};
+use crate::agent::startup::cli::{self, Alone, BootSource, Call, Then};
+use crate::agent::startup::standalone;
 use crate::agent::{Agent, Folders, World};
 use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
@@ -324,7 +324,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let work = process_env::current_folder().map_err(|error| format!("cannot tell the current folder: {error}"))?;
     if call.dry_run {
         let sample = feed.sample(&crate::ports::Scope { whole_machine: true, workdir: work, ..Default::default() }).await;
-        print(&alone::describe(&call, sample.as_ref(), problem.get().as_deref()));
+        print(&standalone::describe(&call, sample.as_ref(), problem.get().as_deref()));
         return Ok(0);
     }
     if call.then == Then::Poweroff && !process_env::is_root() {
@@ -334,14 +334,14 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     }
     let power = power(call.then.clone());
     let root = alone_root(&call);
-    let mut resolved = alone::resolved(&call, clock.now(), process_env::random());
+    let mut resolved = standalone::resolved(&call, clock.now(), process_env::random());
     let named = call.name.as_ref().map(|name| (name, root.join("names").join(JobId::from_name(name, [0; 6]).as_str())));
     let named = match named.map(|(name, file)| (name, process_env::lock(&file), file)) {
         None => None,
         Some((_, Ok(Some(held)), _)) => Some(held),
         Some((name, Ok(None), file)) => {
             let said = LocalFiles.read(&file).ok().flatten().map_or(String::new(), |said| String::from_utf8_lossy(&said).into_owned());
-            complain(&format!("error: {}\n", alone::taken(name, &said, &root)));
+            complain(&format!("error: {}\n", standalone::taken(name, &said, &root)));
             return Ok(TAKEN);
         }
         Some((_, Err(error), file)) => return Err(format!("cannot write {}: {error}", file.display())),
@@ -354,7 +354,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         complain(&format!("lamp-agent: `{job}` still runs, and the agent that watched it is gone: watching it again\n"));
         resolved.job = job;
     } else {
-        alone::record(&outbox, &resolved).await.map_err(|error| format!("cannot write the run's records below {}: {error}", root.display()))?;
+        standalone::record(&outbox, &resolved).await.map_err(|error| format!("cannot write the run's records below {}: {error}", root.display()))?;
     }
     if let Some(named) = &named
         && let Err(error) = process_env::sign(named, resolved.job.as_str())
@@ -362,7 +362,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         tracing::warn!("the name of this run is not written down: {error}");
     }
     let memory = boot::remember(&outbox);
-    let attempt = alone::attempt(&resolved, memory.started, &work, &outbox.state, &process_env::cache_folder());
+    let attempt = standalone::attempt(&resolved, memory.started, &work, &outbox.state, &process_env::cache_folder());
     let world = World {
         sensors: feed,
         workloads,
@@ -379,8 +379,8 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         signals: termination_signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,
     };
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
-    complain(&alone::last_words(&finish, &root, &resolved.job));
-    Ok(alone::exit_code(&finish))
+    complain(&standalone::last_words(&finish, &root, &resolved.job));
+    Ok(standalone::exit_code(&finish))
 }
 
 /// Where runs without a machine of ours keep their records.

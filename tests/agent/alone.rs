@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use lamplighter::adapters::workload::whole_machine::WholeMachine;
-use lamplighter::agent::cli::{Call, parse};
-use lamplighter::agent::outbox::Outbox;
-use lamplighter::agent::{Agent, Finish, World, alone, boot};
+use lamplighter::agent::report::retry_sender::Outbox;
+use lamplighter::agent::startup::cli::{Call, parse};
+use lamplighter::agent::startup::{boot, standalone};
+use lamplighter::agent::{Agent, Finish, World};
 use lamplighter::job::{AttemptNo, EndedBecause};
 use lamplighter::jobdir::JobDir;
 use lamplighter::ports::{Clock, Nobody};
@@ -18,13 +19,13 @@ use super::{Rig, secs};
 async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {
     let words = ["watch"].iter().chain(words).map(Into::into).collect();
     let Ok(Call::Watch(call)) = parse(words) else { panic!("it is a watch") };
-    let resolved = alone::resolved(&call, rig.clock.now(), [0; 6]);
+    let resolved = standalone::resolved(&call, rig.clock.now(), [0; 6]);
     let state = rig.path("state");
     let dir = JobDir::new(rig.store.clone(), resolved.job.clone());
     let outbox = Outbox { dir, attempt: AttemptNo::FIRST, clock: rig.clock.clone(), files: rig.files.clone(), state };
-    alone::record(&outbox, &resolved).await.expect("it can be recorded");
+    standalone::record(&outbox, &resolved).await.expect("it can be recorded");
     let memory = boot::remember(&outbox);
-    let attempt = alone::attempt(&resolved, memory.started, &rig.path("work"), &outbox.state, &rig.path("cache"));
+    let attempt = standalone::attempt(&resolved, memory.started, &rig.path("work"), &outbox.state, &rig.path("cache"));
     let world = World {
         sensors: Box::new(played.clone()),
         workloads: Arc::new(WholeMachine),
@@ -54,7 +55,7 @@ fn a_watched_machine_that_falls_quiet_is_idle_once_the_window_is_over() {
             played.show(|now| now.works = false);
         });
         assert_eq!(finish.because, EndedBecause::Idle, "{finish:?}");
-        assert_eq!((finish.reason.policy.as_str(), alone::exit_code(&finish)), ("idle", 124));
+        assert_eq!((finish.reason.policy.as_str(), standalone::exit_code(&finish)), ("idle", 124));
         assert!(finish.reason.numbers["quiet_secs"] >= 600.0, "{:?}", finish.reason);
         let after = clock.mono();
         // Longer than the window at most by what `--dry-run` says of it.

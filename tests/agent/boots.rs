@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lamplighter::agent::boot::{BootError, BootPorts, boot};
+use lamplighter::agent::startup::boot::{BootError, BootPorts, boot};
 use lamplighter::agent::{Attempt, Ending, Folders, MEMORY, Memory};
 use lamplighter::instance::Notice;
 use lamplighter::job::{AttemptNo, ExitStatus, Lease, Receipt, ResolvedSpec, Settled};

@@ -1,10 +1,10 @@
 //! Random workloads, faults and crashes, by seed: what arrives is whole, or is not called complete.
 
-use lamplighter::agent::checkpoints::{Checkpoints, restore};
-use lamplighter::agent::fetching::Fetching;
-use lamplighter::agent::journal::Journal;
-use lamplighter::agent::logship::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
-use lamplighter::agent::marks::Board;
+use lamplighter::agent::activity_board::Board;
+use lamplighter::agent::checkpoint::handle::{Checkpoints, restore};
+use lamplighter::agent::log::handle::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
+use lamplighter::agent::report::journal::Journal;
+use lamplighter::agent::startup::fetch_status::Fetching;
 use lamplighter::job::{AttemptNo, AttemptPhase, CheckpointSpec, Manifest};
 use lamplighter::jobdir::What;
 use lamplighter::market::Span;

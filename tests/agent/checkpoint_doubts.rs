@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use lamplighter::agent::checkpoints::Saved;
-use lamplighter::agent::progress_tail::ProgressTail;
+use lamplighter::agent::checkpoint::handle::Saved;
+use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::ports::Clock;
 
 use super::checkpoints::{EXIT, KILLED, Watched, write};

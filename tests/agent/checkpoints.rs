@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use lamplighter::agent::checkpoints::{Checkpoints, RestoreError, Saved, restore};
-use lamplighter::agent::fetching::Fetching;
-use lamplighter::agent::journal::Journal;
-use lamplighter::agent::marks::Board;
-use lamplighter::agent::progress_tail::ProgressTail;
+use lamplighter::agent::activity_board::Board;
+use lamplighter::agent::checkpoint::handle::{Checkpoints, RestoreError, Saved, restore};
+use lamplighter::agent::log::progress_tail::ProgressTail;
+use lamplighter::agent::report::journal::Journal;
+use lamplighter::agent::startup::fetch_status::Fetching;
 use lamplighter::job::{AttemptNo, CheckpointNo, CheckpointSpec, ExitStatus, Manifest};
 use lamplighter::jobdir::What;
 use lamplighter::market::Span;

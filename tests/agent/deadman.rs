@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use lamplighter::agent::deadman::{Deadman, SwitchFiles};
+use lamplighter::agent::shutdown::deadman::{Deadman, SwitchFiles};
 use lamplighter::ports::Clock;
 
 use super::support::inline_files::InlineFiles;

@@ -1,6 +1,6 @@
 //! One a minute while the loop lives, at once when something changes, and never a queue.
 
-use lamplighter::agent::heartbeat::Heartbeat;
+use lamplighter::agent::report::heartbeat::Heartbeat;
 use lamplighter::instance::Status;
 use lamplighter::job::{AttemptNo, AttemptPhase, RECORD_FORMAT};
 use lamplighter::market::Span;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use lamplighter::agent::journal::Journal;
+use lamplighter::agent::report::journal::Journal;
 use lamplighter::job::{AttemptNo, AttemptPhase, Reason};
 use lamplighter::jobdir::What;
 use lamplighter::ports::Clock;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lamplighter::agent::checkpoints::restore;
-use lamplighter::agent::fetching::Fetching;
-use lamplighter::agent::journal::Journal;
-use lamplighter::agent::outbox::Outbox;
+use lamplighter::agent::checkpoint::handle::restore;
+use lamplighter::agent::report::journal::Journal;
+use lamplighter::agent::report::retry_sender::Outbox;
+use lamplighter::agent::startup::fetch_status::Fetching;
 use lamplighter::job::{AttemptNo, CheckpointNo, Discarded, RECORD_FORMAT, StoredKind};
 use lamplighter::jobdir::JobDir;
 

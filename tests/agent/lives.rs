@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lamplighter::agent::boot::{BootPorts, boot};
-use lamplighter::agent::deadman::SwitchFiles;
+use lamplighter::agent::shutdown::deadman::SwitchFiles;
+use lamplighter::agent::startup::boot::{BootPorts, boot};
 use lamplighter::agent::{Agent, Folders, World};
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish};
 use lamplighter::jobdir::What;

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::io::Write;
 
-use lamplighter::agent::journal::Journal;
-use lamplighter::agent::logship::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
-use lamplighter::agent::marks::Board;
+use lamplighter::agent::activity_board::Board;
+use lamplighter::agent::log::handle::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
+use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;
 
 use super::support::faulty_store::Fault;

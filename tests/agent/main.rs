@@ -47,7 +47,7 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::agent::outbox::Outbox;
+use lamplighter::agent::report::retry_sender::Outbox;
 use lamplighter::job::AttemptNo;
 use lamplighter::jobdir::{Event, JobDir, What};
 use support::faulty_store::FaultyStore;

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use lamplighter::agent::journal::Journal;
-use lamplighter::agent::marks::Board;
-use lamplighter::agent::progress_tail::ProgressTail;
+use lamplighter::agent::activity_board::Board;
+use lamplighter::agent::log::progress_tail::ProgressTail;
+use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;
 
 use super::support::virtual_clock::simulate;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::agent::notices::{NoticeFacts, NoticeWatch};
+use lamplighter::agent::report::notice_watch::{NoticeFacts, NoticeWatch};
 use lamplighter::instance::{Notice, NoticeKind, Tags};
 use lamplighter::job::AttemptNo;
 use lamplighter::market::Span;

@@ -1,6 +1,6 @@
 //! What was named is kept, or its loss is said.
 
-use lamplighter::agent::outputs::{Wanted, upload};
+use lamplighter::agent::shutdown::outputs::{Wanted, upload};
 use lamplighter::ports::Clock;
 
 use super::support::faulty_store::Fault;

@@ -1,6 +1,6 @@
 //! Checkpoint folders that are always being written: what has rested is kept, and where nothing can be, a person is told.
 
-use lamplighter::agent::checkpoints::Saved;
+use lamplighter::agent::checkpoint::handle::Saved;
 use lamplighter::job::Manifest;
 use lamplighter::ports::Clock;
 

@@ -1,6 +1,6 @@
 //! A batch a minute, a bound, and what did not fit is said.
 
-use lamplighter::agent::samples::Samples;
+use lamplighter::agent::report::samples::Samples;
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::ports::Clock;
 

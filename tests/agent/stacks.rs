@@ -1,8 +1,8 @@
 //! What the processes waited for is kept under a number of its own, or its loss is said.
 
 use async_trait::async_trait;
-use lamplighter::agent::journal::Journal;
-use lamplighter::agent::stacks::collect;
+use lamplighter::agent::report::journal::Journal;
+use lamplighter::agent::report::stack_dumps::collect;
 use lamplighter::jobdir::What;
 use lamplighter::ports::{Clock as _, Scope, Stacks};
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::agent::outbox::Outbox;
-use lamplighter::agent::{Agent, Attempt, Finish, Folders, Mode, World, boot};
+use lamplighter::agent::report::retry_sender::Outbox;
+use lamplighter::agent::startup::boot;
+use lamplighter::agent::{Agent, Attempt, Finish, Folders, Mode, World};
 use lamplighter::instance::{GpuSample, Marks, Notice, NoticeKind, Reading, Sample, Status};
 use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
 use lamplighter::jobdir::JobDir;

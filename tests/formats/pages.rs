@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use lamplighter::agent::environment::{Place, environment};
+use lamplighter::agent::startup::environment::{Place, environment};
 use lamplighter::job::{AttemptNo, CheckpointNo};
 use lamplighter::jobdir::layout;
 use serde_json::Value;

@@ -1,0 +1,481 @@
+//! When is a checkpoint complete? Pure bookkeeping over what the folder looked like, second by second.
+//!
+//! ```text
+//!   same as kept ──change──> being written ──whole by its parts, or a mark, or the process exited──> complete ──manifest──> kept
+//! ```
+//! A workload that marks its checkpoints (`{"checkpoint": ...}` in the progress file) is believed, and silence then says nothing.
+//! Without marks, each part of the folder is judged by itself (`checkpoint::units`). A process that was killed by a signal may have died
+//! while writing: what changed last is then not trusted, and not by the rest that the next process leaves it in either
+//! (`checkpoint::torn_writes`).
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::declared::Declared;
+use super::file_names::{Partition, Places};
+use super::folder_diff::{goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs, stamps, without_logs};
+pub(super) use super::quiet_period::Ripe;
+use super::rotation::{Motion, QUIET};
+use super::torn_writes::Doubt;
+use super::units::{Beside, End, Units};
+use super::workload_signals::Habit;
+pub(super) use super::workload_signals::{Before, Signs};
+use crate::job::ExitStatus;
+use crate::ports::{FileStamp, TreeFile};
+
+/// Nobody pauses for so long inside a save: what has rested so long is whole, also where it lacks what the one before it had. Shorter cuts
+/// saves that gather a large model; longer keeps what has changed its form too late.
+pub(crate) const RESTLESS: Duration = Duration::from_secs(30);
+
+/// A wrapper ends with this and a signal's number where its child was killed.
+const SIGNALLED: i32 = 128;
+
+/// The files of the folder at one moment.
+pub(crate) type Picture = Arc<Vec<TreeFile>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct FolderWatch {
+    /// What the newest manifest holds.
+    kept: Picture,
+    seen: Option<Picture>,
+    /// When it was last looked at.
+    looked: Option<Duration>,
+    /// What was open for writing then.
+    open: Option<BTreeSet<String>>,
+    /// The folder as a whole, and part by part.
+    motion: Motion,
+    units: Units,
+    marks: u64,
+    habit: Habit,
+    /// A process of it is gone, and nobody has seen how it ended.
+    unseen_end: bool,
+    declared: Option<Declared>,
+    /// Of each file: the step at which it, or what it belongs to, began to be written.
+    steps: HashMap<String, Option<f64>>,
+    /// The newest step at the last look. A workload that tells its steps may mark its checkpoints too.
+    told: Option<f64>,
+    prints_steps: bool,
+    ended: Option<(ExitStatus, Duration)>,
+    killed: Option<Duration>,
+    doubt: Option<Doubt>,
+}
+
+impl FolderWatch {
+    /// `kept`: what is known to be in the job directory already.
+    pub(crate) fn new(kept: Picture, before: Before) -> Self {
+        let Before { marks, unseen_end } = before;
+        let units = Units::of_kept(&kept);
+        FolderWatch { seen: Some(Arc::clone(&kept)), kept, units, habit: Habit::of(marks), unseen_end, ..FolderWatch::default() }
+    }
+
+    /// What an agent before this one doubted. Nobody has counted what was written since.
+    pub(crate) fn doubting(self, files: Vec<(String, FileStamp, u64)>) -> Self {
+        FolderWatch { doubt: Doubt::again(files), ..self }
+    }
+
+    /// What may be half, and how much is written in its place at least: for the agent after this one.
+    pub(crate) fn doubted(&self) -> Vec<(String, FileStamp, u64)> {
+        self.doubt.as_ref().filter(|doubt| doubt.holds()).map(Doubt::files).unwrap_or_default()
+    }
+
+    /// Takes in what the folder looks like now; says whether it changed since the last look.
+    #[cfg(test)]
+    pub(crate) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
+        self.observe_open(picture, now, signs, None)
+    }
+
+    /// The same with what the workload holds open for writing; `None`: nobody can tell.
+    pub(crate) fn observe_open(&mut self, picture: Picture, now: Duration, signs: Signs, open: Option<&BTreeSet<String>>) -> bool {
+        let before = self.seen.take().unwrap_or_default();
+        let changed = before != picture;
+        let rested = self.looked.is_some_and(|looked| self.motion.rests(looked));
+        self.habit.observe((&before, &picture), (rested, self.motion.rests_for(now, RESTLESS)), &signs);
+        let step = match self.looked {
+            // What came while nobody looked for longer than a save takes: what was told before is not too late (seed 33001763 of 24 h).
+            Some(looked) if now.saturating_sub(looked) > QUIET => self.told.zip(signs.step).map(|(before, now)| before.min(now)),
+            Some(_) => signs.step,
+            // What the first look finds was written while nobody looked: only a mark says at which step.
+            None => signs.marked_step,
+        };
+        let looked = self.looked.unwrap_or(now);
+        // A process that is gone holds nothing open: what it held when it was last seen counts.
+        let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
+        let earlier = self.told.zip(step).map(|(before, now)| before.min(now));
+        let beside = Beside { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
+        self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
+        self.open = open;
+        if changed {
+            // A renaming takes no time.
+            let whole = one_replaced(&before, &picture).then_some((now, step));
+            if !same_but_logs(&before, &picture) {
+                self.motion.moved((now, step), looked, whole.or(self.units.newest_begun));
+            }
+            self.tell_steps(&before, &picture);
+            if let Some(doubt) = &mut self.doubt {
+                // What the first look finds is not what was written since.
+                doubt.observe(if self.looked.is_some() { &before } else { &picture }, &picture);
+            }
+        }
+        if signs.marks > self.marks {
+            self.marks = signs.marks;
+            self.motion.step = signs.marked_step.or(self.motion.step);
+            // What a dead process left half is not what the next one marks, which says at its start what it goes on from.
+            if !self.doubt.as_ref().is_some_and(Doubt::holds) {
+                let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.units.places);
+                let units = &self.units;
+                let is_restless = |path: &str| units.is_restless(path, &partition, now, RESTLESS);
+                let before = self.declared.take().map(Declared::into_believed);
+                let known = (&self.kept, before.as_ref());
+                self.declared = Some(Declared::new(&picture, known, (signs.marked_by, is_restless), (self.motion, now), &self.units.places));
+                self.doubt = None;
+            }
+        } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
+            declared.observe(&picture);
+        }
+        (self.told, self.prints_steps) = (signs.step, signs.prints_steps);
+        let is_first = self.looked.is_none();
+        (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
+        if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
+            self.killed = Some(at);
+            self.doubt = Doubt::of(&picture, &self.kept, Some(at), self.trusted(at, false, (false, true)));
+        } else if is_first && self.unseen_end && !one_replaced(&before, &picture) {
+            self.doubt = Doubt::of(&picture, &self.kept, None, None);
+        }
+        changed
+    }
+
+    /// The manifest of this picture is written.
+    pub(crate) fn keep(&mut self, picture: Picture) {
+        self.kept = picture;
+    }
+
+    /// What is new has the step of what it belongs to.
+    fn tell_steps(&mut self, before: &Picture, after: &Picture) {
+        let (was, is) = (stamps(before), stamps(after));
+        self.steps.retain(|path, _| is.contains_key(path.as_str()));
+        let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &self.units.places);
+        for file in without_logs(after).filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)) {
+            self.steps.insert(file.path.clone(), self.units.step_of(&file.path, &partition));
+        }
+    }
+
+    /// The newest step of what is there. A save that came to nothing and was taken away again leaves none.
+    fn step_of(&self, picture: &Picture) -> Option<f64> {
+        picture.iter().filter_map(|file| *self.steps.get(&file.path)?).max_by(f64::total_cmp)
+    }
+
+    /// What is complete and not yet kept. `with_logs`: also logs that rest; a try that they tore is repeated without. `is_asked`:
+    /// somebody waits for it.
+    pub(crate) fn complete(&self, now: Duration, with_logs: bool, is_asked: bool) -> Option<Ripe> {
+        if let Some(doubt) = self.doubt.as_ref().filter(|_| self.is_in_doubt()) {
+            return doubt.whole(self.seen.as_ref()?, &self.kept, &self.units.places).cloned();
+        }
+        let exited = self.ended.is_some_and(|(exit, _)| exit.success());
+        self.trusted(self.ended.map_or(now, |(_, ended)| ended), exited, (with_logs, is_asked))
+    }
+
+    /// Whether a process that is gone may have left half of what is there. What it had written before its own end is judged by that; an
+    /// end in order after something was written says that it is whole.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        let Some(doubt) = self.doubt.as_ref().filter(|doubt| doubt.holds()) else { return false };
+        match self.ended {
+            Some((_, at)) if doubt.ended == Some(at) => false,
+            Some((exit, _)) => !(exit.is_in_order() && doubt.was_written_beside()),
+            None => true,
+        }
+    }
+
+    /// Judged at `until`: now, or when the workload ended.
+    fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
+        // Nothing is new: a folder may hold 200,000 files, and most looks find it so.
+        let seen = self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
+        // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
+        let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);
+        let ended_itself = self.ended.is_some_and(|(exit, _)| exit.is_in_order() && exit.code < Some(SIGNALLED)) && self.killed.is_none();
+        let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, ended_itself) == seen);
+        if declared || quiet || exited {
+            let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
+            let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
+            // What was begun since, and taken away again, is none of what was marked (seed 33000128 of 24 h).
+            let of_mark = self.declared.as_ref().filter(|_| declared);
+            let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, ended_itself));
+            let step = is_its.map_or_else(|| self.step_of(&picture), |mark| mark.motion.step);
+            let motion = of_mark.map_or(self.motion, |mark| mark.motion);
+            return (!same && !picture.is_empty()).then(|| Ripe { step, is_marked: is_its.is_some(), ..Ripe::new(picture, motion) });
+        }
+        let marks = self.marks();
+        let (files, motion, left_out, is_all) = if marks {
+            let declared = self.declared.as_ref()?;
+            (declared.still(seen, &self.units.places, until)?, declared.motion, None, false)
+        } else {
+            self.by_units(seen, until, (with_logs, is_asked))?
+        };
+        let picture = Arc::new(files);
+        // The disk decides: the picture lacks unfinished parts, which nobody has removed.
+        let goes_back = goes_back(seen, &self.kept);
+        let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
+        let step = if is_marked { motion.step } else { self.step_of(&picture) };
+        // The oldest of what is kept may have been cleared away: that alone is no save. At the end it is told, unless the picture lacks more.
+        let is_told = || goes_back || is_all || self.ended() && holds_what_stands(&picture, (&self.kept, seen));
+        let is_another = has_news(&picture, &self.kept) || !same_but_logs(&picture, &self.kept) && is_told();
+        (is_another && !picture.is_empty()).then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
+    }
+
+    /// What is whole by its parts: files, motion, what is left out, and whether that is all.
+    fn by_units(
+        &self,
+        seen: &Picture,
+        until: Duration,
+        (with_logs, is_asked): (bool, bool),
+    ) -> Option<(Vec<TreeFile>, Motion, Option<String>, bool)> {
+        // The first that it makes: its mark may come, and before it there may be half of it.
+        let may_mark = self.habit.marks.is_none() && self.told.is_some() && !self.prints_steps;
+        if may_mark && !is_asked && !self.motion.rests_for(until, RESTLESS) && !self.ended() {
+            return None;
+        }
+        let end = match self.ended {
+            None => End::No,
+            Some((exit, _)) if exit.is_in_order() => End::InOrder,
+            Some(_) => End::Killed,
+        };
+        let snapshot = self.units.snapshot(seen, until, with_logs, end)?;
+        Some((snapshot.files, snapshot.motion, snapshot.left_out, snapshot.is_all))
+    }
+
+    /// Whether something joined a picture that is being uploaded: then it was not whole.
+    pub(crate) fn has_grown(&self, picture: &Picture) -> bool {
+        self.seen.as_ref().is_some_and(|seen| has_grown(picture, seen, &self.units.places))
+    }
+
+    /// Whether something of the folder may be open for writing.
+    pub(crate) fn may_be_moving(&self, picture: &Picture, now: Duration) -> bool {
+        self.seen.as_ref() != Some(picture) || !self.motion.rests_for(now, RESTLESS)
+    }
+
+    /// For the last look of a try, which has no watch.
+    pub(crate) fn places(&self) -> Places {
+        self.units.places.clone()
+    }
+
+    pub(crate) fn dirty(&self) -> bool {
+        self.seen.as_ref().is_some_and(|picture| has_news(picture, &self.kept))
+    }
+
+    /// Whether the folder never rests and nothing in it can be told to be complete, now or later.
+    pub(crate) fn never_rests(&self, now: Duration) -> bool {
+        let Some(seen) = self.seen.as_ref() else { return false };
+        !self.marks()
+            && self.ended.is_none()
+            && self.motion.restless(now, RESTLESS * 2)
+            && without_logs(seen).next().is_some()
+            && self.units.snapshot(seen, now, false, End::No).is_none()
+            && !self.units.has_numbered(seen)
+    }
+
+    pub(crate) fn seen(&self) -> Option<&Picture> {
+        self.seen.as_ref()
+    }
+
+    /// Whether the workload marks its checkpoints; `None`: nobody knows yet.
+    pub(crate) fn known_marks(&self) -> Option<bool> {
+        self.habit.marks
+    }
+
+    fn marks(&self) -> bool {
+        self.habit.marks == Some(true)
+    }
+
+    pub(crate) fn ended(&self) -> bool {
+        self.ended.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::checkpoint::folder_diff::picture;
+    use crate::ports::Tree;
+
+    fn tree(files: &[(&str, i64)]) -> Picture {
+        let file = |(path, modified): &(&str, i64)| TreeFile {
+            path: (*path).into(),
+            stamp: FileStamp { bytes: 1, modified_nanos: *modified, inode: 7, mode: 0o644 },
+        };
+        picture(Tree { files: files.iter().map(file).collect(), ..Tree::default() })
+    }
+
+    fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
+        watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
+    }
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn ended(exit: ExitStatus, secs: u64) -> Signs {
+        let killed = (!exit.is_in_order()).then(|| at(secs));
+        Signs { ended: Some((exit, at(secs))), killed, ..Signs::default() }
+    }
+
+    #[test]
+    fn two_quiet_seconds_make_it_complete_and_a_change_begins_anew() {
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        watch.observe(tree(&[]), at(9), Signs::default());
+        assert!(watch.observe(tree(&[("a", 1)]), at(10), Signs { step: Some(4.0), ..Signs::default() }));
+        assert_eq!(complete(&watch, 11), None);
+        assert!(watch.observe(tree(&[("a", 2)]), at(11), Signs { step: Some(5.0), ..Signs::default() }));
+        assert_eq!(complete(&watch, 12), None);
+        assert!(!watch.observe(tree(&[("a", 2)]), at(13), Signs { step: Some(9.0), any_step: Some(9.0), ..Signs::default() }));
+        assert_eq!(complete(&watch, 13), None, "its writer may pause: nothing like it was seen before");
+        watch.observe(tree(&[("a", 2)]), at(14), Signs { step: Some(9.0), any_step: Some(10.0), ..Signs::default() });
+        let ripe = watch.complete(at(14), true, false).expect("the training goes on");
+        assert_eq!((&ripe.picture, ripe.save_time(None), ripe.step), (&tree(&[("a", 2)]), at(1), Some(4.0)), "the step when it began to be written");
+        watch.keep(tree(&[("a", 2)]));
+        assert_eq!((complete(&watch, 99), watch.dirty()), (None, false));
+    }
+
+    #[test]
+    fn each_of_a_series_is_a_save_of_its_own_however_close_they_follow() {
+        for pointer in [false, true] {
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            let mut files: Vec<(String, i64)> = Vec::new();
+            watch.observe(tree(&[]), at(0), Signs::default());
+            // A save of two pieces, a second apart, every three seconds: the folder never rests for two.
+            for (number, secs) in (1_i64..).zip((3..20).step_by(3)) {
+                for (piece, later) in [("model", 0), ("optimizer", 1)] {
+                    files.push((format!("{piece}-{number}.pt"), number));
+                    if pointer {
+                        files.retain(|(name, _)| name != "latest");
+                        files.push(("latest".into(), number * 10 + later));
+                    }
+                    let now: Vec<(&str, i64)> = files.iter().map(|(name, stamp)| (name.as_str(), *stamp)).collect();
+                    watch.observe(tree(&now), at(secs + later as u64), Signs::default());
+                }
+            }
+            let ripe = watch.complete(at(30), true, false).expect("it rested at last");
+            assert_eq!(ripe.save_time(None), at(1), "with a pointer to the newest: {pointer}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_beside_a_long_save_under_another_number_belongs_to_it() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(0), Signs::default());
+        watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(50), Signs::default());
+        for secs in 100..=160 {
+            watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1), ("model-200.pt", secs)]), at(secs as u64), Signs::default());
+        }
+        let all = tree(&[("meta-1.json", 1), ("meta-2.json", 1), ("model-100.pt", 1), ("model-200.pt", 160)]);
+        watch.observe(all, at(161), Signs::default());
+        assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(60));
+    }
+
+    /// scikit-learn with joblib, as its guide shows it: one file, written anew in place each second, and steps that are only printed.
+    #[test]
+    fn one_file_that_is_written_anew_each_second_is_kept_by_the_step_that_it_holds() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let none = BTreeSet::new();
+        let look = |watch: &mut FolderWatch, secs: u64, prints_steps| {
+            let signs = Signs { step: Some(secs as f64), any_step: Some(secs as f64), prints_steps, ..Signs::default() };
+            watch.observe_open(tree(&[("model.joblib", secs as i64)]), at(secs), signs, Some(&none));
+            watch.complete(at(secs), true, false)
+        };
+        look(&mut watch, 1, true);
+        assert!(look(&mut watch, 2, true).is_some(), "it is written again, so the one before was whole, and nothing is open");
+        let ripe = (3..=45).map(|secs| look(&mut watch, secs, true)).last().flatten().expect("it is whole each time");
+        assert_eq!((ripe.step, ripe.save_time(None)), (Some(44.0), Duration::ZERO), "the step at the look before its last writing");
+        let mut may_mark = FolderWatch::new(tree(&[]), Before::default());
+        assert!((1..=45).all(|secs| look(&mut may_mark, secs, false).is_none()), "its mark may come");
+    }
+
+    /// 60,000 files with numbers: to compare each with each took longer than the job.
+    #[test]
+    fn crowded_folder_is_judged_by_one_walk_over_it() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let names: Vec<String> = (0..60_000).map(|number| format!("shard_{}/c{number}", number / 500)).collect();
+        for (secs, part) in (1..).zip([20_000, 40_000, 60_000, 60_000]) {
+            let files: Vec<(&str, i64)> = names[..part].iter().map(|name| (name.as_str(), 1)).collect();
+            watch.observe(tree(&files), at(secs), Signs::default());
+        }
+        let exit = ExitStatus { code: Some(0), ..ExitStatus::default() };
+        let all: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+        watch.observe(tree(&all), at(5), ended(exit, 5));
+        assert_eq!(complete(&watch, 5).map(|picture| picture.len()), Some(60_000));
+    }
+
+    /// Seed 243 of the false world, with a folder for each start as Lightning makes it. The last save of the first start was cleared away,
+    /// and after that nothing was kept.
+    #[test]
+    fn saves_of_a_second_start_are_kept_when_those_of_the_first_are_cleared_away() {
+        let pair = |run: u64, step: u64| ["model", "optim"].map(|part| format!("version_{run}/checkpoints/{part}-{step}.pt"));
+        let mut there: Vec<String> = [pair(1, 680), pair(1, 720)].concat();
+        there.extend([1, 2].map(|run| format!("version_{run}/hparams.yaml")));
+        let look = |watch: &mut FolderWatch, secs: u64, there: &mut Vec<String>| {
+            there.sort();
+            let files: Vec<(&str, i64)> = there.iter().map(|path| (path.as_str(), 1)).collect();
+            let step = Some(secs as f64 / 10.0);
+            watch.observe_open(tree(&files), at(secs), Signs { step, any_step: step, life: 1, ..Signs::default() }, Some(&BTreeSet::new()));
+            let ripe = watch.complete(at(secs), true, false)?;
+            watch.keep(Arc::clone(&ripe.picture));
+            Some(ripe.picture)
+        };
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        (1..40).for_each(|secs| drop(look(&mut watch, secs, &mut there)));
+        for (secs, step) in (1..).map(|save| save * 100).zip([760, 800, 840, 880]) {
+            there.extend(pair(2, step));
+            let mut kept: Vec<Picture> = look(&mut watch, secs, &mut there).into_iter().collect();
+            let oldest = if step <= 800 { pair(1, step - 80) } else { pair(2, step - 80) };
+            there.retain(|path| !oldest.contains(path));
+            kept.extend((secs + 1..secs + 40).filter_map(|secs| look(&mut watch, secs, &mut there)));
+            let has = |picture: &Picture| pair(2, step).iter().all(|path| picture.iter().any(|file| file.path == *path));
+            assert!(kept.iter().any(has), "step {step}: {kept:?}");
+        }
+    }
+
+    #[test]
+    fn an_exit_completes_and_a_killing_does_not() {
+        let exit = ExitStatus { code: Some(1), ..ExitStatus::default() };
+        let killed = ExitStatus { signal: Some(9), ..ExitStatus::default() };
+        for (end, trusted) in [(exit, true), (killed, false), (ExitStatus { oom: true, ..exit }, false)] {
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            watch.observe(tree(&[("a", 1)]), at(10), ended(end, 11));
+            assert_eq!(complete(&watch, 60).is_some(), trusted, "{end}");
+        }
+        let mut settled = FolderWatch::new(tree(&[]), Before::default());
+        settled.observe(tree(&[("a", 1)]), at(10), Signs::default());
+        settled.observe(tree(&[("a", 1)]), at(22), ended(killed, 21));
+        assert!(complete(&settled, 22).is_some(), "it was quiet before it was killed");
+    }
+
+    #[test]
+    fn a_folder_that_never_rests_is_kept_when_its_files_are_replaced_whole() {
+        let file = |inode: u64, modified: i64| TreeFile {
+            path: "state".into(),
+            stamp: FileStamp { bytes: 1, modified_nanos: modified, inode, mode: 0o644 },
+        };
+        let play = |picture: &dyn Fn(u64) -> Picture| {
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            watch.observe(tree(&[]), at(0), Signs::default());
+            for second in 1..=61 {
+                watch.observe(picture(second), at(second), Signs::default());
+            }
+            (complete(&watch, 61), watch.never_rests(at(61)))
+        };
+        let renamed = |second: u64| Arc::new(vec![file(second, second as i64)]);
+        assert_eq!(play(&renamed), (Some(renamed(61)), false));
+        // Written in place: half of it may be the old one.
+        let overwritten = |second: u64| Arc::new(vec![file(7, second as i64)]);
+        assert_eq!(play(&overwritten), (None, true));
+        let mut killed = FolderWatch::new(renamed(1), Before::default());
+        killed.observe(renamed(2), at(2), ended(ExitStatus { signal: Some(9), ..ExitStatus::default() }, 3));
+        assert_eq!(complete(&killed, 4), Some(renamed(2)), "it was whole before its writer died");
+        let two = |second: u64| Arc::new(vec![TreeFile { path: "a".into(), ..file(1000 + second, second as i64) }, file(second, second as i64)]);
+        assert_eq!(play(&two), (None, true), "of two, one may be the new and one the old");
+        let mut young = FolderWatch::new(tree(&[]), Before::default());
+        for second in 1..=20 {
+            young.observe(renamed(second), at(second), Signs::default());
+        }
+        assert_eq!((complete(&young, 20), young.never_rests(at(20))), (Some(renamed(20)), false), "a renaming is a statement");
+    }
+}

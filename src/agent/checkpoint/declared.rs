@@ -1,0 +1,421 @@
+//! What a mark of the workload covers.
+//!
+//! ```text
+//!   optim-8 written ── mark ── model-9 begun ── the progress file is read, the folder looked at
+//!                       └ covers what was written until then: not model-9, which is half
+//! ```
+//! A mark is read up to a second and a half after it was made, and by then the next save may have begun. What was written after the
+//! last line of the progress file came after the mark. Its clock may be another one than that of the folder (a file server), so this
+//! alone excludes nothing for good: what rests is believed all the same, after two seconds where a clock that is a little off would
+//! explain it, else after as long as nobody pauses in a save. What must never live here: what is complete without a mark (that is
+//! [`super::completeness`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::completeness::{Picture, RESTLESS};
+use super::file_names::{Part, Partition, Places, top};
+use super::folder_diff::{one_replaced, remaining, stamps, without_logs};
+use super::rotation::{Motion, QUIET};
+use crate::ports::{FileStamp, TreeFile};
+
+/// A file server's clock may be so far ahead of the machine's.
+const SKEW: Duration = Duration::from_millis(500);
+
+/// What the workload declared complete, and how it was written.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    picture: Picture,
+    pub motion: Motion,
+    /// When the mark was seen.
+    at: Duration,
+    /// What was written after the mark, as it seems.
+    after: BTreeMap<String, FileStamp>,
+    /// What of that rests for so long is believed. A pair of which one half was written so late has a pause within it.
+    rest: Duration,
+    /// All of it has the very time of the mark: where the workload has ended, nothing more of it comes.
+    is_tied: bool,
+    /// The picture without that and what belongs to it, and whether what was marked is in there.
+    sure: Picture,
+    holds_marked: bool,
+}
+
+impl Declared {
+    /// `kept`, `declared`: what is kept, and what was marked before. `marked_by`: the mark was made at this time of the file system or
+    /// before, nanoseconds since 1970. `is_restless`: what is always being written, beside the saves, says nothing of them.
+    pub(crate) fn new(
+        picture: &Picture,
+        (kept, declared): (&Picture, Option<&Picture>),
+        (marked_by, is_restless): (Option<i64>, impl Fn(&str) -> bool),
+        (motion, now): (Motion, Duration),
+        places: &Places,
+    ) -> Self {
+        let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), places);
+        // A common file is a set of its own.
+        let set_of = |path: &'_ str| match partition.set_of(path) {
+            Part::Common => (Part::Common, path.to_owned()),
+            numbered @ Part::Numbered { .. } => (numbered, String::new()),
+        };
+        let (was, known) = (stamps(kept), declared.map(stamps).unwrap_or_default());
+        let is_new = |file: &&TreeFile| [&was, &known].iter().all(|known| known.get(file.path.as_str()) != Some(&file.stamp));
+        let is_after = |file: &TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by);
+        let is_before = |file: &TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos < by);
+        // An only file that was renamed into the place of another is whole, whenever that was.
+        let is_whole = one_replaced(kept, picture);
+        let new: Vec<&TreeFile> = without_logs(picture).filter(|file| is_new(file) && !is_restless(&file.path)).collect();
+        // What has the very time of the mark came before it or after it: before, where more of the same save did (seed 36003486 of 24 h: a
+        // script that says at its start what it goes on from, and saves).
+        let sooner: BTreeSet<_> = new.iter().filter(|file| is_before(file)).map(|file| set_of(&file.path)).collect();
+        let belongs = |file: &TreeFile| {
+            let set = set_of(&file.path);
+            !sooner.is_empty() && (set.0 == Part::Common || sooner.contains(&set))
+        };
+        let is_late = |file: &TreeFile| !is_whole && (is_after(file) || !is_before(file) && !belongs(file));
+        let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) = new.into_iter().partition(|file| is_late(file));
+        let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
+        // What has no number belongs together: where one of it was written over, none of it is of this mark.
+        let is_over_written = late.iter().any(|file| set_of(&file.path).0 == Part::Common && was.contains_key(file.path.as_str()));
+        let is_sure = |file: &&TreeFile| {
+            let set = set_of(&file.path);
+            let is_late = sets.contains(&set) || (is_over_written && set.0 == Part::Common);
+            !is_late
+        };
+        let sure = if late.is_empty() { Arc::clone(picture) } else { Arc::new(picture.iter().filter(is_sure).cloned().collect()) };
+        let skew = i64::try_from(SKEW.as_nanos()).unwrap_or(i64::MAX);
+        let is_explained = |file: &&TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos.saturating_sub(by) <= skew);
+        // Of a mark, something is new that is whole. Where that came in time, what is of another number is of another save.
+        let marked: BTreeSet<_> = early.iter().map(|file| set_of(&file.path)).collect();
+        // And a mark that covers something that came in time shows that the clock is the same: what is late is of the next save.
+        let is_another = !marked.is_empty() && sets.iter().any(|set| set.0 == Part::Common || !marked.contains(set));
+        let rest = if late.iter().all(is_explained) && !is_another { QUIET } else { RESTLESS };
+        let is_tied = !late.is_empty() && !is_another && !late.iter().any(|file| is_after(file));
+        let holds_marked = late.is_empty() || !early.is_empty() && early.iter().all(is_sure);
+        let after = late.into_iter().map(|file| (file.path.clone(), file.stamp)).collect();
+        Declared { picture: Arc::clone(picture), motion, at: now, after, rest, is_tied, sure, holds_marked }
+    }
+
+    /// Whether what is believed is of the step that was marked, and not all of a save before it.
+    pub(crate) fn is_of_marked_step(&self, until: Duration, exited: bool) -> bool {
+        self.holds_marked || !Arc::ptr_eq(self.believed(until, exited), &self.sure)
+    }
+
+    pub(crate) fn into_believed(self) -> Picture {
+        if self.after.is_empty() { self.picture } else { self.sure }
+    }
+
+    /// What was written after the mark and is written on was half then.
+    pub(crate) fn observe(&mut self, seen: &Picture) {
+        let is = stamps(seen);
+        if self.after.iter().any(|(path, stamp)| is.get(path.as_str()) != Some(stamp)) {
+            self.picture = Arc::clone(&self.sure);
+            self.after.clear();
+        }
+    }
+
+    /// `exited`: the workload, by itself, with whatever code. (A person who asked for a save waits for the two seconds too: seed 37017966 of 24 h.)
+    pub(crate) fn believed(&self, until: Duration, exited: bool) -> &Picture {
+        let rests = until.saturating_sub(self.at) >= self.rest || exited && self.is_tied;
+        if self.after.is_empty() || rests { &self.picture } else { &self.sure }
+    }
+
+    /// What was marked and has not been touched since.
+    pub(crate) fn still(&self, seen: &Picture, places: &Places, until: Duration) -> Option<Vec<TreeFile>> {
+        let declared = self.believed(until, false);
+        // An older one may have been cleared away; of the one that was marked, nothing may be missing.
+        let files = remaining(declared, seen, places)?;
+        let mut gone = without_logs(declared).filter(|file| !files.contains(file));
+        let cleared = gone.all(|file| !seen.iter().any(|other| top(&other.path) == top(&file.path)));
+        (cleared && !files.is_empty()).then_some(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::checkpoint::completeness::{Before, FolderWatch, Signs};
+    use crate::job::ExitStatus;
+
+    /// Names, modification and inode.
+    fn tree(files: &[(&str, i64, u64)]) -> Picture {
+        let stamp = |modified_nanos, inode| FileStamp { bytes: 1, modified_nanos, inode, mode: 0o644 };
+        Arc::new(files.iter().map(|(path, modified, inode)| TreeFile { path: (*path).into(), stamp: stamp(*modified, *inode) }).collect())
+    }
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
+        watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
+    }
+
+    fn marked(marks: u64, by: i64) -> Signs {
+        Signs { marks, has_marked: true, marked_by: Some(by), step: Some(3.0), ..Signs::default() }
+    }
+
+    const EIGHT: [(&str, i64, u64); 2] = [("model-8.pt", 80, 8), ("optim-8.pt", 82, 9)];
+
+    /// Seed 1119 of the false world: the save after the mark had begun when that was read, and its half was kept as complete.
+    #[test]
+    fn what_was_begun_after_the_mark_is_not_covered_by_it() {
+        for [model, optim, next] in [["model-8.pt", "optim-8.pt", "model-9.pt"], ["step-8/model", "step-8/optim", "step-9/model"]] {
+            let eight = [(model, 80, 8), (optim, 82, 9)];
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            watch.observe(tree(&eight), at(82), marked(0, 0));
+            watch.observe(tree(&[eight[0], eight[1], (next, 84, 10)]), at(84), marked(1, 83));
+            assert_eq!(complete(&watch, 84), Some(tree(&eight)));
+            watch.keep(tree(&eight));
+            let on = tree(&[eight[0], eight[1], (next, 85, 10)]);
+            watch.observe(Arc::clone(&on), at(85), marked(1, 83));
+            watch.observe(on, at(100), marked(1, 83));
+            assert_eq!(complete(&watch, 100), None, "{next} is half, however long it rests");
+        }
+    }
+
+    #[test]
+    fn what_is_written_over_after_the_mark_is_complete_at_the_next() {
+        let before = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
+        let mut watch = FolderWatch::new(Arc::clone(&before), Before::default());
+        let torn = tree(&[("model.pt", 14, 1), ("optim.pt", 12, 2)]);
+        watch.observe(Arc::clone(&torn), at(14), marked(1, 13));
+        assert_eq!(complete(&watch, 14), None);
+        let whole = tree(&[("model.pt", 15, 1), ("optim.pt", 16, 2)]);
+        watch.observe(Arc::clone(&whole), at(16), marked(1, 13));
+        assert_eq!(complete(&watch, 60), None);
+        watch.observe(Arc::clone(&whole), at(61), marked(2, 17));
+        assert_eq!(complete(&watch, 61), Some(whole));
+    }
+
+    /// Small files: the model of the next save was whole a third of a second after the mark, and its optimizer is still to come.
+    #[test]
+    fn what_comes_soon_after_a_whole_save_is_another_however_soon() {
+        let (second, tenth) = (1_000_000_000, 100_000_000);
+        let files = [("model-8.pt", 80 * second, 8), ("model-9.pt", 83 * second + 3 * tenth, 10), ("optim-8.pt", 82 * second, 9)];
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        for secs in [84, 90, 100] {
+            watch.observe(tree(&files), at(secs), marked(1, 83 * second));
+            assert_eq!(complete(&watch, secs), Some(tree(&[files[0], files[2]])), "{secs}");
+        }
+    }
+
+    /// Seed 36003486 of 24 h: a reboot, a script that says at its start what it goes on from, and in the same tick of the file system it
+    /// begins its first save, whose pieces have a pause between them.
+    #[test]
+    fn what_has_the_very_time_of_a_mark_is_covered_once_it_rests_or_where_more_of_its_save_came_before() {
+        let (half, more) = (tree(&[("model-0.pt", 80, 8)]), tree(&[("model-0.pt", 95, 8)]));
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(Arc::clone(&half), at(80), marked(1, 80));
+        assert_eq!(complete(&watch, 81), None, "it may have been begun after the mark");
+        assert_eq!(watch.complete(at(81), true, true).map(|ripe| ripe.picture), None, "also where somebody waits for it");
+        watch.observe(Arc::clone(&more), at(81), marked(1, 80));
+        assert_eq!(complete(&watch, 100), None, "it was");
+        let mut whole = FolderWatch::new(tree(&[]), Before::default());
+        whole.observe(Arc::clone(&half), at(80), marked(1, 80));
+        whole.observe(Arc::clone(&half), at(82), marked(1, 80));
+        assert_eq!(complete(&whole, 82), Some(half));
+        let mut pair = FolderWatch::new(tree(&[]), Before::default());
+        pair.observe(tree(&EIGHT), at(82), marked(1, 82));
+        assert_eq!(complete(&pair, 82), Some(tree(&EIGHT)), "its model came before");
+        let next = tree(&[EIGHT[0], EIGHT[1], ("model-9.pt", 83, 10)]);
+        let mut begun = FolderWatch::new(tree(&[]), Before::default());
+        begun.observe(next, at(83), marked(1, 83));
+        assert_eq!(complete(&begun, 100), Some(tree(&EIGHT)), "that is of another number");
+    }
+
+    /// A script saves, marks it, and fails within two seconds. Its save and its mark have one time, as a file system counts in ticks of 4 ms.
+    #[test]
+    fn what_has_the_very_time_of_a_mark_is_kept_where_its_script_then_fails() {
+        for (code, signal, kept) in [(Some(3), None, true), (Some(0), None, true), (Some(137), None, false), (None, Some(9), false)] {
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            watch.observe(tree(&[("model.pt", 80, 1)]), at(80), marked(1, 80));
+            let ended = Signs { ended: Some((ExitStatus { code, signal, oom: false }, at(81))), ..marked(1, 80) };
+            watch.observe(tree(&[("model.pt", 80, 1)]), at(81), ended);
+            assert_eq!(complete(&watch, 81).is_some(), kept, "{code:?} {signal:?}");
+        }
+    }
+
+    /// Its arguments were copied with a time of tomorrow.
+    #[test]
+    fn what_is_there_all_the_time_holds_up_no_mark_whatever_its_date() {
+        let hour = 3_600_000_000_000;
+        let arguments = ("args.json", 20 * hour, 1);
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let save = |number: i64| tree(&[arguments, ("model.pt", number * 20, 2)]);
+        watch.observe(save(4), at(80), marked(1, 80));
+        assert_eq!(complete(&watch, 80), None, "it is new, and may be of another clock");
+        watch.observe(save(4), at(110), marked(1, 80));
+        assert_eq!(complete(&watch, 110), Some(save(4)));
+        watch.keep(save(4));
+        watch.observe(save(6), at(120), marked(2, 121));
+        assert_eq!(complete(&watch, 120), Some(save(6)));
+    }
+
+    /// A file server's clock is ahead: everything seems to come after its mark.
+    #[test]
+    fn a_folder_with_another_clock_is_believed_once_it_rests() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&EIGHT), at(82), marked(1, 50));
+        assert_eq!(complete(&watch, 82), None);
+        watch.observe(tree(&EIGHT), at(84), marked(1, 50));
+        assert_eq!(complete(&watch, 84), Some(tree(&EIGHT)));
+    }
+
+    #[test]
+    fn what_was_renamed_into_place_after_the_mark_is_whole() {
+        let mut watch = FolderWatch::new(tree(&[("model.pt", 10, 1)]), Before::default());
+        watch.observe(tree(&[("model.pt", 14, 2)]), at(14), marked(1, 13));
+        assert_eq!(complete(&watch, 14), Some(tree(&[("model.pt", 14, 2)])));
+    }
+
+    /// A database of metrics beside the saves, say.
+    #[test]
+    fn what_is_always_being_written_does_not_hold_up_the_marks() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        for secs in 0..40 {
+            watch.observe(tree(&[("metrics.db", secs, 1)]), at(secs.unsigned_abs()), marked(0, 0));
+        }
+        let saved = tree(&[("metrics.db", 40, 1), ("model.pt", 38, 2)]);
+        watch.observe(Arc::clone(&saved), at(40), marked(1, 39));
+        assert_eq!(complete(&watch, 40), Some(saved));
+    }
+
+    /// A pointer that is written over after the mark does not take the marked checkpoint with it, also not where the script then dies.
+    #[test]
+    fn a_pointer_that_is_written_after_the_mark_costs_no_checkpoint() {
+        let (seven, eight) = (("step-7.ckpt", 70, 7), ("step-8.ckpt", 80, 8));
+        let kept = tree(&[("latest", 71, 1), seven]);
+        let mut watch = FolderWatch::new(kept, Before::default());
+        watch.observe(tree(&[("latest", 71, 1), seven, eight]), at(80), marked(0, 0));
+        let pointed = tree(&[("latest", 84, 1), seven, eight]);
+        watch.observe(Arc::clone(&pointed), at(84), marked(1, 83));
+        assert_eq!(complete(&watch, 84), Some(tree(&[seven, eight])));
+        let killed = crate::job::ExitStatus { signal: Some(9), ..Default::default() };
+        let dead = Signs { ended: Some((killed, at(85))), killed: Some(at(85)), ..marked(1, 83) };
+        watch.observe(Arc::clone(&pointed), at(85), dead);
+        watch.observe(pointed, at(90), dead);
+        assert_eq!(complete(&watch, 90), Some(tree(&[seven, eight])));
+    }
+
+    /// Save 9 has renamed its model and not yet its optimizer.
+    #[test]
+    fn of_a_pair_that_is_renamed_file_by_file_no_half_is_covered() {
+        let kept = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
+        let mut watch = FolderWatch::new(kept, Before::default());
+        watch.observe(tree(&[("model.pt", 20, 3), ("optim.pt", 21, 4)]), at(21), marked(0, 0));
+        watch.observe(tree(&[("model.pt", 24, 5), ("optim.pt", 21, 4)]), at(24), marked(1, 22));
+        assert_eq!(complete(&watch, 24), None);
+    }
+
+    /// Seed 33000128 of 24 h: what was marked waited for its interval, and was called by the step of a save that came to nothing.
+    #[test]
+    fn what_was_marked_keeps_its_step_where_a_later_save_was_taken_away_again() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&EIGHT), at(82), Signs { marked_step: Some(8.0), ..marked(1, 83) });
+        let told = |step| Signs { step: Some(step), marked_step: Some(8.0), ..marked(1, 83) };
+        watch.observe(tree(&[EIGHT[0], EIGHT[1], ("model-9.pt", 190, 10)]), at(190), told(9.0));
+        watch.observe(tree(&EIGHT), at(200), told(9.0));
+        let ripe = watch.complete(at(200), true, false).unwrap();
+        assert_eq!((ripe.picture.clone(), ripe.step, ripe.save_time(None)), (tree(&EIGHT), Some(8.0), at(0)));
+    }
+
+    /// It pauses for twenty seconds between its model and its optimizer, and its mark is read when the model of the next is there.
+    #[test]
+    fn a_pause_within_the_next_save_is_no_sign_that_the_folder_has_another_clock() {
+        let second = 1_000_000_000;
+        let (model, next) = (("model-8.pt", 80 * second, 8), ("model-9.pt", 84 * second, 10));
+        let optim = ("optim-8.pt", 82 * second, 9);
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        for secs in [84, 90, 100] {
+            watch.observe(tree(&[model, optim, next]), at(secs), marked(1, 83 * second));
+            assert_eq!(complete(&watch, secs), Some(tree(&[model, optim])), "{secs}");
+        }
+    }
+
+    /// Every twenty seconds, without a mark: the second save shows that it makes none.
+    #[test]
+    fn a_script_that_saves_again_without_a_mark_makes_none() {
+        let told = |step: u32| Signs { step: Some(f64::from(step)), ..Signs::default() };
+        for numbered in [false, true] {
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            watch.observe(tree(&[]), at(0), told(0));
+            let save = |number: i64| if numbered { (format!("model-{number}.pt"), number, 5) } else { ("model.pt".to_owned(), number, 5) };
+            let one = [save(1)];
+            let two = if numbered { vec![save(1), save(2)] } else { vec![save(2)] };
+            let picture =
+                |files: &[(String, i64, u64)]| tree(&files.iter().map(|(path, at, inode)| (path.as_str(), *at, *inode)).collect::<Vec<_>>());
+            watch.observe(picture(&one), at(20), told(1));
+            watch.observe(picture(&one), at(30), told(1));
+            assert_eq!(complete(&watch, 30), None, "its mark may come");
+            watch.observe(picture(&two), at(40), told(2));
+            watch.observe(picture(&two), at(43), told(2));
+            assert_eq!(complete(&watch, 43), Some(picture(&two)), "numbered: {numbered}");
+            assert_eq!(watch.known_marks(), Some(false));
+        }
+    }
+
+    /// Its arguments, and half a minute of imports: nothing of that says whether it will mark.
+    #[test]
+    fn what_is_written_before_the_first_step_is_no_save_without_a_mark() {
+        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        let arguments = ("args.json", 1, 1);
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&[]), at(0), Signs::default());
+        watch.observe(tree(&[arguments]), at(1), Signs::default());
+        watch.observe(tree(&[arguments]), at(40), Signs::default());
+        watch.keep(tree(&[arguments]));
+        for secs in [41, 50, 51] {
+            watch.observe(tree(&[arguments]), at(secs), told(1.0));
+        }
+        let half = tree(&[("args.json", 52, 1), ("model.pt", 52, 2)]);
+        watch.observe(Arc::clone(&half), at(52), told(2.0));
+        watch.observe(half, at(57), told(2.0));
+        assert_eq!((complete(&watch, 57), watch.known_marks()), (None, None), "its optimizer comes after a pause, and then its mark");
+    }
+
+    /// Seed 275 of the false world: of the first save of a script that marks, half was kept, because nobody knew of its marks yet.
+    #[test]
+    fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
+        let told = Signs { step: Some(3.0), ..Signs::default() };
+        let (model, both) = (tree(&[("model.pt", 1, 1)]), tree(&[("model.pt", 1, 1), ("optimizer.pt", 1, 2)]));
+        let first = |marks| {
+            let mut watch = FolderWatch::new(tree(&[]), Before { marks, ..Before::default() });
+            watch.observe(tree(&[]), at(0), told);
+            watch.observe(Arc::clone(&model), at(10), told);
+            watch.observe(Arc::clone(&model), at(30), told);
+            watch
+        };
+        let mut watch = first(None);
+        assert_eq!(complete(&watch, 30), None, "the optimizer is still to come");
+        assert!(watch.complete(at(30), true, true).is_some(), "somebody waits, and there may never be more");
+        assert_eq!(watch.known_marks(), None, "and whether it marks, nobody knows by that");
+        watch.observe(Arc::clone(&both), at(35), marked(1, 2));
+        assert_eq!(complete(&watch, 35), Some(both));
+        assert!(complete(&first(None), 40).is_some(), "it makes none");
+        assert!(complete(&first(Some(false)), 20).is_some(), "that it makes none is known");
+        assert_eq!(complete(&first(Some(true)), 30), None, "a machine before this one has seen its marks");
+    }
+
+    #[test]
+    fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&[("a", 1, 7)]), at(1), Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() });
+        let ripe = watch.complete(at(1), true, false).unwrap();
+        assert_eq!((ripe.picture, ripe.step), (tree(&[("a", 1, 7)]), Some(3.0)));
+        watch.observe(tree(&[("a", 1, 7), ("b", 2, 7)]), at(2), Signs { marks: 1, ..Signs::default() });
+        watch.observe(tree(&[("a", 1, 7), ("b", 2, 7)]), at(60), Signs { marks: 1, ..Signs::default() });
+        assert_eq!(complete(&watch, 60), None, "half of the next checkpoint, however long it takes");
+    }
+
+    /// Seed 386 of the false world: an agent that came back after a reboot called an old save by the step of the newest line.
+    #[test]
+    fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
+        for marked_step in [None, Some(60.0)] {
+            let mut watch = FolderWatch::new(tree(&[("a", 1, 7)]), Before::default());
+            let signs = Signs { step: Some(64.0), marked_step, has_marked: marked_step.is_some(), ..Signs::default() };
+            assert!(watch.observe(tree(&[("a", 2, 7)]), at(10), signs));
+            watch.observe(tree(&[("a", 2, 7)]), at(41), signs);
+            assert_eq!(watch.complete(at(41), true, false).map(|ripe| ripe.step), Some(marked_step));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What the name of a file says of it: the parts of a checkpoint folder, logs, and names that are not final.
+//!
+//! ```text
+//!   checkpoint-100/  step-200.ckpt   a numbered part: one checkpoint, judged by itself
+//!   model.pt  optimizer.pt  latest   the common part: kept together, or not at all
+//!   train.log  events.out.tfevents   a log: holds nothing up
+//! ```
+//! A folder with a number is a part, unless checkpoints are made inside it (`version_0/checkpoints/...`): then it is a place.
+//! A file with a number is a part once it has a sibling; before that nobody can tell `step-5.pt` from `resnet50.pt`.
+//! What must never live here: time, and when a part is complete (that is [`super::units`]).
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::job::{CheckpointLink, is_log_name, link_depth};
+
+/// The numbers in a name, in their order.
+pub(crate) type Numbers = Vec<u64>;
+
+/// Numbers beside these words count pieces of one checkpoint, not checkpoints.
+const PIECES: [&str; 13] =
+    ["rank", "shard", "part", "piece", "worker", "layer", "fsdp", "distcp", "gpu", "expert", "chunk", "rng_state", "random_states"];
+
+/// A part of the folder that is judged by itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Part {
+    /// What has no number of its own.
+    Common,
+    /// What has these numbers, directly below this folder (`""`: the top).
+    Numbered { parent: String, numbers: Numbers },
+}
+
+/// What was learned of the folder by watching it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Places {
+    /// Numbered folders that are no checkpoint: checkpoints are made inside them, or their files are written again.
+    pub folders: BTreeSet<String>,
+    /// Names of folders that get several checkpoints, with `#` for their numbers: each start of Lightning makes one (`version_1`).
+    pub kinds: BTreeSet<String>,
+    /// Names of files, with `#` for their numbers, of which older members were written again.
+    pub files: BTreeSet<String>,
+}
+
+/// Which part each file belongs to.
+pub(crate) struct Partition<'a> {
+    places: &'a Places,
+    /// By folder: the numbers of those kinds of files that stand there with two numbers.
+    series: HashMap<String, HashSet<Numbers>>,
+}
+
+impl<'a> Partition<'a> {
+    /// `paths`: all that are there, and those that were there a moment ago.
+    pub(crate) fn new<'p>(paths: impl Iterator<Item = &'p str>, places: &'a Places) -> Self {
+        let mut members: HashMap<(&str, String), HashSet<Numbers>> = HashMap::new();
+        for path in paths.filter(|path| !is_log(path)) {
+            let (parent, name) = split(path);
+            let Some((shape, numbers)) = numbered(name) else { continue };
+            members.entry((parent, shape)).or_default().insert(numbers);
+        }
+        let mut series: HashMap<String, HashSet<Numbers>> = HashMap::new();
+        for ((parent, shape), numbers) in members {
+            if numbers.len() > 1 && !places.files.contains(&join(parent, &shape)) {
+                series.entry(parent.to_owned()).or_default().extend(numbers);
+            }
+        }
+        Partition { places, series }
+    }
+
+    pub(crate) fn part_of(&self, path: &str) -> Part {
+        self.part(path, |parent, _, numbers| self.series.get(parent).is_some_and(|series| series.contains(numbers)))
+    }
+
+    /// The same where a file with a number needs no sibling: for a save that was marked.
+    pub(crate) fn set_of(&self, path: &str) -> Part {
+        self.part(path, |parent, shape, _| !self.places.files.contains(&join(parent, shape)))
+    }
+
+    fn part(&self, path: &str, is_numbered: impl Fn(&str, &str, &Numbers) -> bool) -> Part {
+        let mut begin = 0;
+        for (at, _) in path.match_indices('/') {
+            let (folder, name) = (&path[..at], &path[begin..at]);
+            let parent = &path[..begin.saturating_sub(1)];
+            if let Some((shape, numbers)) = numbered(name)
+                && !self.places.folders.contains(folder)
+                && !self.places.kinds.contains(&join(parent, &shape))
+            {
+                return Part::Numbered { parent: parent.to_owned(), numbers };
+            }
+            begin = at + 1;
+        }
+        let (parent, name) = split(path);
+        match numbered(name).filter(|_| !is_log(path)) {
+            Some((shape, numbers)) if is_numbered(parent, &shape, &numbers) => Part::Numbered { parent: parent.to_owned(), numbers },
+            _ => Part::Common,
+        }
+    }
+}
+
+impl Places {
+    /// Takes a folder out of the checkpoints, and the numbered folders above it. `is_of_run`: checkpoints are made in it, and so in others
+    /// of its kind.
+    pub(crate) fn add_folders_of(&mut self, path: &str, is_of_run: bool) {
+        for (at, _) in path.match_indices('/') {
+            let (parent, name) = split(&path[..at]);
+            let Some((shape, _)) = numbered(name) else { continue };
+            self.folders.insert(path[..at].to_owned());
+            if is_of_run {
+                self.kinds.insert(join(parent, &shape));
+            }
+        }
+    }
+}
+
+/// The folder and the name.
+pub(crate) fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+pub(crate) fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_owned() } else { [parent, "/", name].concat() }
+}
+
+pub(crate) fn top(path: &str) -> &str {
+    path.split('/').next().unwrap_or(path)
+}
+
+/// By the name alone. Weights & Biases keeps its runs open from beginning to end, in a folder of its name.
+pub(crate) fn is_log(path: &str) -> bool {
+    let (folder, name) = split(path);
+    is_log_name(name) || folder.split('/').any(|part| part == "wandb")
+}
+
+/// A name without its numbers, and the numbers.
+pub(crate) fn numbered(name: &str) -> Option<(String, Numbers)> {
+    let (shape, numbers) = shaped(name);
+    let lower = shape.to_ascii_lowercase();
+    (!numbers.is_empty() && !PIECES.iter().any(|word| lower.contains(word))).then_some((shape, numbers))
+}
+
+/// The numbers in a path that may count checkpoints, each with its folder and its name with `#`.
+pub(crate) fn kinds(path: &str) -> Vec<(String, Numbers)> {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    let kind = |end: usize| {
+        let (parent, name) = split(&path[..end]);
+        numbered(name).map(|(shape, numbers)| (join(parent, &shape), numbers))
+    };
+    ends.filter_map(kind).collect()
+}
+
+/// Each number of a path as `#`; for comparing two checkpoints.
+pub(crate) fn shape_of(path: &str) -> String {
+    if path.bytes().any(|byte| byte.is_ascii_digit()) { shaped(path).0 } else { path.to_owned() }
+}
+
+fn shaped(name: &str) -> (String, Numbers) {
+    let (mut shape, mut numbers, mut rest) = (String::with_capacity(name.len()), Numbers::new(), name);
+    while let Some(at) = rest.find(|letter: char| letter.is_ascii_digit()) {
+        let digits = rest[at..].bytes().take_while(u8::is_ascii_digit).count();
+        shape.push_str(&rest[..at]);
+        // `-00002-of-00005` is a piece of one checkpoint; its two numbers stay in the shape.
+        let after = &rest[at + digits..];
+        let of = after.strip_prefix("-of-").map(|total| total.bytes().take_while(u8::is_ascii_digit).count()).filter(|digits| *digits > 0);
+        if let Some(total) = of {
+            shape.push_str(&rest[at..at + digits + "-of-".len() + total]);
+            rest = &after["-of-".len() + total..];
+            continue;
+        }
+        shape.push('#');
+        numbers.push(rest[at..at + digits].parse().unwrap_or(u64::MAX));
+        rest = after;
+    }
+    shape.push_str(rest);
+    (shape, numbers)
+}
+
+/// Endings and beginnings by which programs say that something is not finished: Orbax and older Hugging Face rename a whole folder.
+const UNFINISHED_ENDS: [&str; 6] = [".tmp", "-tmp", ".part", ".incomplete", ".__lock", "~"];
+const UNFINISHED_BEGINS: [&str; 2] = [".tmp", "tmp-"];
+
+/// Whether a name says that the file is not finished yet.
+pub(crate) fn is_unfinished(path: &str) -> bool {
+    let says = |name: &str| UNFINISHED_ENDS.iter().any(|end| name.ends_with(end)) || UNFINISHED_BEGINS.iter().any(|begin| name.starts_with(begin));
+    path.split('/').any(says)
+}
+
+/// Whether a path leads to something below its folder. Upload and restore both ask this.
+pub(crate) fn stays_below(path: &str) -> bool {
+    !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// Whether a link leads to something below the checkpoint folder, by its words alone. The same holds for it.
+pub(crate) fn link_stays_below(link: &CheckpointLink) -> bool {
+    let is_text = !link.target.is_empty() && !link.target.contains('\0');
+    stays_below(&link.path) && is_text && link_depth(&link.path, &link.target).is_some_and(|depth| depth > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(paths: &[&str], places: &Places) -> Vec<Part> {
+        let partition = Partition::new(paths.iter().copied(), places);
+        paths.iter().map(|path| partition.part_of(path)).collect()
+    }
+
+    fn numbered_part(parent: &str, numbers: &[u64]) -> Part {
+        Part::Numbered { parent: parent.into(), numbers: numbers.to_vec() }
+    }
+
+    #[test]
+    fn names_that_differ_in_numbers_are_parts_and_pieces_are_not() {
+        for series in [
+            ["checkpoint-500/model.pt", "checkpoint-1000/model.pt"],
+            ["step-100.ckpt", "step-200.ckpt"],
+            ["epoch=3-step=400.ckpt", "epoch=4-step=500.ckpt"],
+            ["model.ckpt-10.data-00000-of-00002", "model.ckpt-20.data-00000-of-00002"],
+            ["weights/epoch3.pt", "weights/epoch4.pt"],
+        ] {
+            let parts = parts(&series, &Places::default());
+            assert!(parts[0] != parts[1] && !parts.contains(&Part::Common), "{series:?}: {parts:?}");
+        }
+        for common in [
+            ["model.pt", "optimizer.pt"],
+            ["resnet50.pt", "optimizer.pt"],
+            ["rank0.pt", "rank1.pt"],
+            ["rng_state_0.pth", "rng_state_1.pth"],
+            ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"],
+            ["mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"],
+            ["train-1.log", "train-2.log"],
+        ] {
+            assert_eq!(parts(&common, &Places::default()), [Part::Common, Part::Common], "{common:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_one_number_are_one_part() {
+        let files = ["model-100.pt", "model-99.pt", "optim-0100.pt", "optim-99.pt"];
+        let parts = parts(&files, &Places::default());
+        assert_eq!(parts, [numbered_part("", &[100]), numbered_part("", &[99]), numbered_part("", &[100]), numbered_part("", &[99])]);
+    }
+
+    #[test]
+    fn file_of_a_number_joins_the_series_beside_it() {
+        let files = ["model-8.pt", "model-9.pt", "optim-8.pt"];
+        assert_eq!(parts(&files, &Places::default())[2], numbered_part("", &[8]));
+    }
+
+    #[test]
+    fn run_folder_is_a_place_once_checkpoints_are_made_in_it() {
+        let files = ["version_0/checkpoints/epoch=0-step=20.ckpt", "version_0/checkpoints/epoch=1-step=40.ckpt", "version_0/hparams.yaml"];
+        assert_eq!(parts(&files, &Places::default()), vec![numbered_part("", &[0]); 3]);
+        let mut places = Places::default();
+        places.add_folders_of(files[1], true);
+        let inner = |numbers: &[u64]| numbered_part("version_0/checkpoints", numbers);
+        assert_eq!(parts(&files, &places), [inner(&[0, 20]), inner(&[1, 40]), Part::Common]);
+        let next = ["version_1/checkpoints/epoch=0-step=20.ckpt", "version_1/hparams.yaml"];
+        assert_eq!(parts(&next, &places), [Part::Common, Part::Common], "the folder of the next start is a place too");
+    }
+
+    #[test]
+    fn log_is_known_by_its_name() {
+        for log in [
+            "train.log",
+            "runs/Nov21/events.out.tfevents.17.host",
+            "version_0/metrics.csv",
+            "train-20261121.log",
+            "wandb/offline-run-1-a/files/x.json",
+        ] {
+            assert!(is_log(log), "{log}");
+        }
+        for part in ["state.json", "model.pt", "logs"] {
+            assert!(!is_log(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn unfinished_names_do_not_count() {
+        for name in ["a.tmp", "a.part", "a~", ".tmpXYZ", "x/.tmp-1/model.pt", "tmp-checkpoint-50/model.pt", "50.orbax-checkpoint-tmp/d/x", "a.__lock"]
+        {
+            assert!(is_unfinished(name), "{name}");
+        }
+        assert!(!is_unfinished("kept.pt"));
+    }
+}

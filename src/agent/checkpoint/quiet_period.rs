@@ -1,0 +1,44 @@
+//! A complete checkpoint that is not yet kept.
+//!
+//! What must never live here: when it is complete (that is [`super::completeness`]).
+
+use std::time::Duration;
+
+use super::completeness::Picture;
+use super::folder_diff::{has_news, stamps};
+use super::rotation::Motion;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Ripe {
+    pub picture: Picture,
+    /// The step that it is thought to hold.
+    pub step: Option<f64>,
+    /// The newest mark covers it.
+    pub is_marked: bool,
+    pub begun: Duration,
+    pub changed: Duration,
+    /// What is always being written and is therefore missing.
+    pub left_out: Option<String>,
+}
+
+impl Ripe {
+    pub(crate) fn new(picture: Picture, motion: Motion) -> Self {
+        Ripe { picture, step: motion.step, is_marked: false, begun: motion.begun, changed: motion.changed, left_out: None }
+    }
+
+    /// From the asking, or the first change, to the last change.
+    pub(crate) fn save_time(&self, asked: Option<Duration>) -> Duration {
+        self.changed.saturating_sub(asked.unwrap_or(self.begun))
+    }
+
+    /// Whether it holds something, be it a log, that an earlier picture did not.
+    pub(crate) fn adds_to(&self, before: &Picture) -> bool {
+        let before = stamps(before);
+        self.picture.iter().any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
+    }
+
+    /// The same of what is no log.
+    pub(crate) fn newer_than(&self, before: &Picture) -> bool {
+        has_news(&self.picture, before)
+    }
+}

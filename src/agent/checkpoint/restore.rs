@@ -1,0 +1,382 @@
+//! Brings the newest complete checkpoint into the folder, before the workload starts.
+//!
+//! Every file is checked against its SHA-256 before any is put in place. A damaged checkpoint is passed over with an event
+//! and the next older one is taken. A store that does not answer is not an empty one: then nobody knows, and the attempt
+//! must not begin from nothing. On a disk that was kept, what was written since goes before it: that is why somebody kept it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{StreamExt, TryStreamExt};
+
+use super::file_names::{link_stays_below, stays_below};
+use super::folder_diff::{is_link, picture};
+use super::handle::{KEPT, Kept};
+use super::rollback::{Target, clear};
+use super::upload::FILES_MAX;
+use crate::agent::report::journal::Journal;
+use crate::agent::report::retry_sender::{Outbox, Pace, chain};
+use crate::agent::startup::fetch_status::Fetching;
+use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest, StoredKind};
+use crate::jobdir::{JobDir, JobDirError, What, layout};
+use crate::ports::StoreError;
+
+/// Downloads at once; bounded for the same reason as uploads.
+const FILES_IN_FLIGHT: usize = 4;
+
+/// The longest upload that is believed of a manifest: a checkpoint that took longer is of no use on a spot machine.
+const UPLOAD_SECS_MAX: f64 = 24.0 * 3600.0;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    #[error("cannot write the checkpoint folder")]
+    Disk(#[source] io::Error),
+    /// To begin from nothing is not what was asked for, and is paid for.
+    #[error("the job goes on from `{0}`, whose checkpoints were discarded")]
+    Discarded(JobId),
+}
+
+/// Why one checkpoint cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Damaged {
+    #[error("it says `{0}`, which leads out of the checkpoint folder")]
+    Path(String),
+    #[error("`{0}` is listed twice")]
+    Twice(String),
+    #[error("`{0}` is missing in the job directory")]
+    Missing(String),
+    #[error("`{0}` is not what was saved")]
+    Content(String),
+    #[error("its manifest cannot be read")]
+    Manifest(#[source] JobDirError),
+}
+
+/// What stopped a try to restore one checkpoint.
+enum Stop {
+    Damaged(Damaged),
+    Store(StoreError),
+    Disk(io::Error),
+}
+
+impl From<Damaged> for Stop {
+    fn from(damaged: Damaged) -> Self {
+        Stop::Damaged(damaged)
+    }
+}
+
+/// Restores the newest complete checkpoint, or, as long as the job has none, the newest of the job that it goes on from
+/// (`inherited`); `None`: there is none yet. Files that are in the folder and not in the
+/// checkpoint are left alone. Records `Resumed`. Tries without end when the store does not answer, and says so to `fetching`.
+///
+/// `is_kept`: the folder is that of the job that this one goes on from, on its own disk. Where one of the checkpoint's files was
+/// written there after it, uploads had not come so far: the folder stays as it is, and nobody knows its step.
+///
+/// # Errors
+/// When it cannot be put in place, or was discarded.
+pub async fn restore(
+    outbox: &Outbox,
+    inherited: Option<&JobId>,
+    journal: &Journal,
+    (folder, is_kept): (&Path, bool),
+    fetching: &Fetching,
+) -> Result<Option<Manifest>, RestoreError> {
+    let scratch = scratch(folder);
+    let theirs = theirs(outbox, inherited);
+    let mut own = true;
+    let try_both = async {
+        match (try_all(outbox, journal, (folder, Target::Any), &scratch, fetching).await?, &theirs) {
+            (None, Some(theirs)) => {
+                own = false;
+                let target = if is_kept { Target::OnKeptDisk } else { Target::Any };
+                let found = try_all(theirs, journal, (folder, target), &scratch, fetching).await?;
+                let is_gone = found.is_none() && !is_kept && matches!(theirs.dir.discarded_of(StoredKind::Checkpoints).await, Ok(Some(_)));
+                if is_gone { Err(RestoreError::Discarded(theirs.dir.job().clone())) } else { Ok(found) }
+            }
+            (found, _) => Ok(found),
+        }
+    };
+    fetching.begin("the checkpoint of the job".into());
+    let found: Result<Option<Found>, RestoreError> = try_both.await;
+    if let Err(error) = outbox.files.remove(&scratch) {
+        tracing::warn!("cannot remove {}: {error}", scratch.display());
+    }
+    let manifest = match found? {
+        None => return Ok(None),
+        Some(Found::Restored(manifest)) => manifest,
+        Some(Found::OlderThan { path, manifest }) => {
+            let text = format!("`{path}` on the kept disk is newer than checkpoint {}: the work goes on from what is there", manifest.number);
+            tracing::warn!("{text}");
+            journal.record(What::Attention { text });
+            outbox.keep(KEPT, &Kept { last: Some(manifest.summary()), marks: manifest.marks, ..Kept::default() });
+            return Ok(Some(Manifest { step: None, ..manifest }));
+        }
+    };
+    remember(outbox, folder, &manifest, own, Kept::default());
+    journal.record(What::Resumed { checkpoint: manifest.summary(), went_back: None });
+    Ok(Some(manifest))
+}
+
+pub(crate) fn theirs(outbox: &Outbox, inherited: Option<&JobId>) -> Option<Outbox> {
+    inherited.map(|job| Outbox { dir: JobDir::new(Arc::clone(outbox.dir.store()), job.clone()), ..outbox.clone() })
+}
+
+/// Beside the folder, so that a file can be moved into it in one step.
+pub(crate) fn scratch(folder: &Path) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    folder.with_file_name(format!(".{name}.lamp-restore"))
+}
+
+/// What there is to begin from.
+pub(crate) enum Found {
+    Restored(Manifest),
+    /// This file of it was written after it, and none was touched.
+    OlderThan {
+        path: String,
+        manifest: Manifest,
+    },
+}
+
+pub(crate) async fn try_all(
+    outbox: &Outbox,
+    journal: &Journal,
+    (folder, target): (&Path, Target<'_>),
+    scratch: &Path,
+    fetching: &Fetching,
+) -> Result<Option<Found>, RestoreError> {
+    let pace = Pace::default();
+    let mut failures = 0;
+    let mut damaged: BTreeSet<CheckpointNo> = BTreeSet::new();
+    loop {
+        let problem = match newest(outbox, &damaged, &target).await {
+            Ok(None) => return Ok(None),
+            Ok(Some((number, Err(error)))) => {
+                pass_over(journal, number, &Damaged::Manifest(error));
+                damaged.insert(number);
+                continue;
+            }
+            Ok(Some((number, Ok(manifest)))) if !target.takes(&manifest) => {
+                damaged.insert(number);
+                continue;
+            }
+            Ok(Some((_, Ok(manifest))))
+                if matches!(target, Target::OnKeptDisk)
+                    && let Some(path) = newer_on_disk(outbox, &manifest, folder) =>
+            {
+                return Ok(Some(Found::OlderThan { path, manifest }));
+            }
+            Ok(Some((number, Ok(manifest)))) => match fetch(outbox, &manifest, (folder, &target), scratch, fetching).await {
+                Ok(()) => return Ok(Some(Found::Restored(manifest))),
+                Err(Stop::Damaged(why)) => {
+                    pass_over(journal, number, &why);
+                    damaged.insert(number);
+                    continue;
+                }
+                Err(Stop::Disk(error)) => return Err(RestoreError::Disk(error)),
+                Err(Stop::Store(error)) => JobDirError::Store(error),
+            },
+            Err(error) => error,
+        };
+        fetching.failed(&problem);
+        // What came is fetched anew: until then the log and the agent's own records need the room.
+        if let Err(error) = outbox.files.remove(scratch) {
+            tracing::warn!("cannot remove {}: {error}", scratch.display());
+        }
+        failures += 1;
+        tracing::warn!("the checkpoint is not restored yet: {}", chain(&problem));
+        pace.wait(&*outbox.clock, failures).await;
+    }
+}
+
+fn pass_over(journal: &Journal, number: CheckpointNo, why: &Damaged) {
+    journal.record(What::Attention { text: format!("checkpoint {number} cannot be used and is passed over: {}", chain(why)) });
+}
+
+/// The newest checkpoint that has a manifest and is not known to be damaged; the inner error is a manifest that is not a
+/// record of ours.
+async fn newest(
+    outbox: &Outbox,
+    damaged: &BTreeSet<CheckpointNo>,
+    target: &Target<'_>,
+) -> Result<Option<(CheckpointNo, Result<Manifest, JobDirError>)>, JobDirError> {
+    let wanted = |number: &CheckpointNo| !damaged.contains(number) && target.is_below(*number);
+    for number in outbox.dir.checkpoint_numbers().await?.into_iter().rev().filter(wanted) {
+        match outbox.dir.manifest(number).await {
+            Ok(None) => {}
+            Ok(Some(manifest)) => return Ok(Some((number, Ok(manifest)))),
+            Err(error @ JobDirError::Record(_)) => return Ok(Some((number, Err(error)))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Downloads everything beside the folder, checks it, and only then moves it in.
+async fn fetch(
+    outbox: &Outbox,
+    manifest: &Manifest,
+    (folder, target): (&Path, &Target<'_>),
+    scratch: &Path,
+    fetching: &Fetching,
+) -> Result<(), Stop> {
+    check(manifest)?;
+    // A number that somebody has written.
+    let bytes = manifest.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
+    fetching.begin(format!("checkpoint {} ({:.1} MB)", manifest.number, bytes as f64 / 1e6));
+    let come = fetching.counter();
+    outbox.files.remove(scratch).map_err(Stop::Disk)?;
+    outbox.files.create_folder(scratch).map_err(Stop::Disk)?;
+    let download = |(index, file)| download(outbox, file, scratch.join(format!("{index}")), &come).boxed();
+    let downloads: Vec<BoxFuture<'_, _>> = manifest.files.iter().enumerate().map(download).collect();
+    futures::stream::iter(downloads).buffer_unordered(FILES_IN_FLIGHT).try_collect::<()>().await?;
+    if let Target::Before { shipped, .. } = target {
+        clear(outbox, folder, shipped).await.map_err(Stop::Disk)?;
+    }
+    // Scripts look for the newest by the time of its last change, or of its place in the folder.
+    let mut files: Vec<(usize, &CheckpointFile)> = manifest.files.iter().enumerate().collect();
+    files.sort_by_key(|(_, file)| file.modified);
+    for (index, file) in files {
+        if let Some(modified) = file.modified
+            && let Err(error) = outbox.files.set_modified(&scratch.join(index.to_string()), modified)
+        {
+            tracing::warn!("the time of `{}` is not set: {error}", file.path);
+        }
+        outbox.files.place(&scratch.join(index.to_string()), &folder.join(&file.path), file.mode).map_err(Stop::Disk)?;
+    }
+    for link in &manifest.links {
+        outbox.files.link(&folder.join(&link.path), &link.target).map_err(Stop::Disk)?;
+    }
+    Ok(())
+}
+
+/// A file of a checkpoint that was written on this disk after it was saved; the same machine's clock dates both.
+fn newer_on_disk(outbox: &Outbox, manifest: &Manifest, folder: &Path) -> Option<String> {
+    let saved = i64::try_from(manifest.created.as_nanosecond()).unwrap_or(i64::MAX);
+    let is_newer = |file: &&CheckpointFile| {
+        let stamp = outbox.files.stamp(&folder.join(&file.path)).ok().flatten();
+        stamp.is_some_and(|stamp| stamp.modified_nanos > saved)
+    };
+    manifest.files.iter().filter(|_| check(manifest).is_ok()).find(is_newer).map(|file| file.path.clone())
+}
+
+/// Nothing that a manifest says may lead out of the folder or out of the job.
+fn check(manifest: &Manifest) -> Result<(), Damaged> {
+    let mut paths = BTreeSet::new();
+    for file in &manifest.files {
+        for path in [&file.path, &file.key] {
+            if !stays_below(path) {
+                return Err(Damaged::Path(path.clone()));
+            }
+        }
+        if !paths.insert(file.path.as_str()) {
+            return Err(Damaged::Twice(file.path.clone()));
+        }
+    }
+    for link in &manifest.links {
+        if !link_stays_below(link) {
+            return Err(Damaged::Path(link.path.clone()));
+        }
+        if !paths.insert(link.path.as_str()) {
+            return Err(Damaged::Twice(link.path.clone()));
+        }
+    }
+    // Nothing is put in place through a link.
+    let below = |path: &str| manifest.links.iter().any(|link| path.strip_prefix(&link.path).is_some_and(|rest| rest.starts_with('/')));
+    match paths.iter().find(|path| below(path)) {
+        Some(path) => Err(Damaged::Path((*path).to_owned())),
+        None => Ok(()),
+    }
+}
+
+async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Arc<AtomicU64>) -> Result<(), Stop> {
+    let key = format!("{}{}", layout::job(outbox.dir.job()), file.key);
+    match outbox.dir.store().get_file_counted(&key, &to, come).await {
+        Ok(Some((bytes, sha256))) if bytes == file.bytes && sha256 == file.sha256 => Ok(()),
+        Ok(Some(_)) => Err(Damaged::Content(file.path.clone()).into()),
+        Ok(None) => Err(Damaged::Missing(file.path.clone()).into()),
+        Err(error) => Err(Stop::Store(error)),
+    }
+}
+
+/// So that what was restored is neither seen as a change nor uploaded again; but what is another job's is uploaded with the
+/// first checkpoint of this one, which must not lean on it.
+pub(crate) fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool, before: Kept) {
+    // The number comes from a file.
+    let measured = vec![manifest.upload_secs.clamp(0.0, UPLOAD_SECS_MAX)];
+    let uploads = if before.uploads.is_empty() { measured } else { before.uploads.clone() };
+    let mut kept = Kept { last: Some(manifest.summary()), marks: manifest.marks, uploads, ..before };
+    for file in &manifest.files {
+        let Ok(Some(stamp)) = outbox.files.stamp(&folder.join(&file.path)) else { continue };
+        if own {
+            kept.contents.add(stamp, file.key.clone(), file.sha256.clone());
+        }
+        kept.files.push((file.path.clone(), stamp));
+    }
+    if let Ok(tree) = outbox.files.walk(folder, FILES_MAX).map(picture) {
+        kept.files.extend(tree.iter().filter(|file| is_link(file)).map(|file| (file.path.clone(), file.stamp)));
+    }
+    kept.files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    outbox.keep(KEPT, &kept);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{AttemptNo, CheckpointLink, RECORD_FORMAT};
+
+    fn manifest(paths: &[(&str, &str)]) -> Manifest {
+        let file = |(path, key): &(&str, &str)| CheckpointFile {
+            path: (*path).into(),
+            bytes: 1,
+            sha256: "00".into(),
+            key: (*key).into(),
+            mode: None,
+            modified: None,
+        };
+        Manifest {
+            format: RECORD_FORMAT,
+            number: CheckpointNo::FIRST,
+            attempt: AttemptNo::FIRST,
+            created: "2026-01-01T00:00:00Z".parse().unwrap(),
+            step: None,
+            files: paths.iter().map(file).collect(),
+            links: Vec::new(),
+            save_secs: 0.0,
+            upload_secs: 0.0,
+            marks: None,
+            silent_secs: None,
+            asked_by: None,
+        }
+    }
+
+    #[test]
+    fn a_manifest_cannot_lead_out() {
+        let good = "checkpoints/0001/files/a";
+        assert!(check(&manifest(&[("a", good), ("b/c.pt", good), ("layer\\0.pt", good)])).is_ok());
+        for path in ["../a", "a/../../b", "/etc/passwd", "", ".", "a//b", "a\0b"] {
+            assert!(matches!(check(&manifest(&[(path, good)])), Err(Damaged::Path(_))), "path {path}");
+            assert!(matches!(check(&manifest(&[("a", path)])), Err(Damaged::Path(_))), "key {path}");
+        }
+        assert!(matches!(check(&manifest(&[("a", good), ("a", good)])), Err(Damaged::Twice(_))));
+    }
+
+    #[test]
+    fn link_of_manifest_stays_inside() {
+        let linked = |path: &str, target: &str| {
+            let links = vec![CheckpointLink { path: path.into(), target: target.into() }];
+            check(&Manifest { links, ..manifest(&[("step-40/a", "checkpoints/0001/files/a")]) })
+        };
+        for (path, target) in [("latest", "step-40"), ("runs/latest", "../step-40"), ("latest", "./step-40/")] {
+            assert!(linked(path, target).is_ok(), "{path} -> {target}");
+        }
+        for (path, target) in
+            [("latest", "../secrets"), ("latest", "/etc"), ("latest", "."), ("a/b", "../.."), ("../x", "step-40"), ("step-40", "a"), ("latest", "")]
+        {
+            assert!(linked(path, target).is_err(), "{path} -> {target}");
+        }
+    }
+}

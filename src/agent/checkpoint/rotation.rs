@@ -1,0 +1,104 @@
+//! How a file, a set of them or the whole folder changed: when last, since when, and whether it rests.
+//!
+//! What must never live here: what a rest says (that is [`super::completeness`]).
+
+use std::time::Duration;
+
+/// How long the folder must be unchanged. Writers that pause longer between two files of one checkpoint should mark it;
+/// shorter would cut those in half that flush slowly, longer eats the time of an interruption notice.
+pub(crate) const QUIET: Duration = Duration::from_secs(2);
+
+/// When something began, and the step that had been told by then.
+pub(crate) type Begun = (Duration, Option<f64>);
+
+/// How something changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Motion {
+    /// The last change, and the first since it rested.
+    pub changed: Duration,
+    pub begun: Duration,
+    /// Until when it was last at rest.
+    rested: Duration,
+    /// The step when it began: the work may go on while it is written.
+    pub step: Option<f64>,
+    /// Whether it ever changed.
+    ever: bool,
+}
+
+impl Motion {
+    pub(crate) fn new((now, step): Begun) -> Self {
+        Motion { changed: now, begun: now, rested: now, step, ever: true }
+    }
+
+    /// `looked`: the look before this one, up to which a rest is known. `not_before`: when what moves now can have begun at
+    /// the earliest, where something beside a rest tells it.
+    pub(crate) fn moved(&mut self, (now, step): Begun, looked: Duration, not_before: Option<Begun>) {
+        if self.rests(looked) {
+            (self.begun, self.rested, self.step) = (now, now, step);
+        }
+        if let Some((begun, step)) = not_before.filter(|(begun, _)| *begun > self.begun) {
+            (self.begun, self.step) = (begun, step);
+        }
+        (self.changed, self.ever) = (now, true);
+    }
+
+    pub(crate) fn rests(&self, at: Duration) -> bool {
+        self.rests_for(at, QUIET)
+    }
+
+    pub(crate) fn rests_for(&self, at: Duration, time: Duration) -> bool {
+        !self.ever || at.saturating_sub(self.changed) >= time
+    }
+
+    /// Since when it has not rested.
+    pub(crate) fn moving_since(&self) -> Duration {
+        self.rested
+    }
+
+    pub(crate) fn restless(&self, at: Duration, time: Duration) -> bool {
+        !self.rests(at) && at.saturating_sub(self.rested) >= time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::agent::checkpoint::completeness::{Before, FolderWatch, Picture, Signs};
+    use crate::ports::{FileStamp, TreeFile};
+
+    fn tree(files: &[&str]) -> Picture {
+        let stamp = FileStamp { bytes: 1, modified_nanos: 1, inode: 7, mode: 0o644 };
+        Arc::new(files.iter().map(|path| TreeFile { path: (*path).into(), stamp }).collect())
+    }
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    /// Seed 33001763 of 24 h of the false world: the agent hung, and the save of step 20 was called by the step that came after it.
+    #[test]
+    fn a_save_that_nobody_saw_begin_is_not_called_by_a_later_step() {
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        watch.observe(tree(&[]), at(0), told(20.0));
+        watch.observe(tree(&["model-20.pt"]), at(15), told(21.0));
+        watch.observe(tree(&["model-20.pt"]), at(25), told(21.0));
+        assert_eq!(watch.complete(at(25), true, false).map(|ripe| ripe.step), Some(Some(20.0)));
+    }
+
+    /// Seed 1116 of the false world: the disk was full, the script took its half save away again, and the one before it was called by
+    /// the step of that.
+    #[test]
+    fn a_save_that_was_taken_away_again_leaves_no_step() {
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        watch.observe(tree(&[]), at(9), told(20.0));
+        watch.observe(tree(&["model-21.pt"]), at(10), told(21.0));
+        watch.observe(tree(&["model-21.pt"]), at(39), told(24.0));
+        watch.observe(tree(&["model-21.pt", "model-24.pt"]), at(40), told(24.0));
+        watch.observe(tree(&["model-21.pt"]), at(41), told(24.0));
+        assert_eq!(watch.complete(at(44), true, false).map(|ripe| ripe.step), Some(Some(21.0)));
+    }
+}

@@ -1,0 +1,278 @@
+//! What a process that was killed may have left half, and how long that is doubted.
+//!
+//! ```text
+//!   killed while it wrote ──> the files that were not whole then ──rewritten, gone, a mark, as much written since──> trusted
+//! ```
+//! A process that starts again leaves the folder alone for minutes, and what lies there has then rested for long: rest says nothing
+//! of it. Its sums are right, so a checkpoint of it would be taken for the newest whole one for ever. What must never live here:
+//! what is complete (that is [`super::completeness`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::completeness::{Picture, Ripe};
+use super::file_names::Places;
+use super::folder_diff::{is_in, same_but_logs, stamps, stands, without_logs};
+use crate::ports::FileStamp;
+
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    /// When the process ended; `None` where nobody saw it.
+    pub ended: Option<Duration>,
+    /// What may be half, and how much the next save writes in its place at least.
+    files: BTreeMap<String, (FileStamp, u64)>,
+    /// Bytes that were written since.
+    written: u64,
+    /// What was whole beside it.
+    whole: Option<Ripe>,
+}
+
+impl Doubt {
+    /// Of all that is not kept, but for what was `whole` at the end. `None`: there is nothing to doubt.
+    pub(crate) fn of(seen: &Picture, kept: &Picture, ended: Option<Duration>, whole: Option<Ripe>) -> Option<Doubt> {
+        let (kept, trusted) = (stamps(kept), whole.as_ref().map(|whole| stamps(&whole.picture)).unwrap_or_default());
+        let files: BTreeMap<String, (FileStamp, u64)> = without_logs(seen)
+            .filter(|file| !is_in(&kept, file) && !is_in(&trusted, file))
+            .map(|file| {
+                // One that was just opened is empty.
+                let before = kept.get(file.path.as_str()).map_or(0, |kept| kept.bytes);
+                (file.path.clone(), (file.stamp, file.stamp.bytes.max(before)))
+            })
+            .collect();
+        (!files.is_empty()).then_some(Doubt { ended, files, written: 0, whole })
+    }
+
+    /// What an agent before this one doubted; `None`: nothing.
+    pub(crate) fn again(files: Vec<(String, FileStamp, u64)>) -> Option<Doubt> {
+        let files: BTreeMap<String, (FileStamp, u64)> = files.into_iter().map(|(path, stamp, bytes)| (path, (stamp, bytes))).collect();
+        (!files.is_empty()).then_some(Doubt { ended: None, files, written: 0, whole: None })
+    }
+
+    pub(crate) fn files(&self) -> Vec<(String, FileStamp, u64)> {
+        self.files.iter().map(|(path, (stamp, bytes))| (path.clone(), *stamp, *bytes)).collect()
+    }
+
+    /// Whether anything was written since.
+    pub(crate) fn was_written_beside(&self) -> bool {
+        self.written > 0
+    }
+
+    /// A file that has changed is doubted no more: whoever writes it lives. What a dead process left under a name of its own is never
+    /// touched again, and is doubted until as much was written beside it.
+    pub(crate) fn observe(&mut self, before: &Picture, after: &Picture) {
+        let (was, is) = (stamps(before), stamps(after));
+        for file in without_logs(after) {
+            let old = was.get(file.path.as_str());
+            if old == Some(&file.stamp) {
+                continue;
+            }
+            let grown = old.filter(|old| old.inode == file.stamp.inode && old.bytes < file.stamp.bytes);
+            self.written += file.stamp.bytes - grown.map_or(0, |old| old.bytes);
+        }
+        self.files.retain(|path, (stamp, _)| is.get(path.as_str()) == Some(stamp));
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.written < self.files.values().map(|(_, bytes)| *bytes).sum::<u64>().max(u64::from(!self.files.is_empty()))
+    }
+
+    /// What is complete although the rest is in doubt.
+    pub(crate) fn whole(&self, seen: &Picture, kept: &Picture, places: &Places) -> Option<&Ripe> {
+        self.whole.as_ref().filter(|whole| stands(&whole.picture, seen, places) && !same_but_logs(&whole.picture, kept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::agent::checkpoint::completeness::{Before, FolderWatch, Signs};
+    use crate::job::ExitStatus;
+    use crate::ports::TreeFile;
+
+    const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: false };
+
+    /// Names, bytes and modification; written in place.
+    fn tree(files: &[(&str, u64, i64)]) -> Picture {
+        let stamp = |bytes, modified_nanos| FileStamp { bytes, modified_nanos, inode: 7, mode: 0o644 };
+        Arc::new(files.iter().map(|(path, bytes, modified)| TreeFile { path: (*path).into(), stamp: stamp(*bytes, *modified) }).collect())
+    }
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
+        watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
+    }
+
+    /// A save of three of eight is under way at 100 s when the process is killed, and it is started again.
+    fn killed_in_a_save(files: &[(&str, u64, i64)]) -> FolderWatch {
+        let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), Before::default());
+        watch.observe(tree(&[("model.pt", 8, 1)]), at(1), Signs::default());
+        watch.observe(tree(files), at(100), Signs::default());
+        watch.observe(tree(files), at(101), Signs { ended: Some((KILLED, at(101))), killed: Some(at(101)), ..Signs::default() });
+        assert_eq!(complete(&watch, 101), None);
+        watch.observe(tree(files), at(102), AFTER);
+        watch
+    }
+
+    /// What is said from then on.
+    const AFTER: Signs = Signs {
+        killed: Some(Duration::from_secs(101)),
+        marks: 0,
+        marked_step: None,
+        step: None,
+        any_step: None,
+        prints_steps: false,
+        life: 0,
+        marked_by: None,
+        has_marked: false,
+        ended: None,
+    };
+
+    #[test]
+    fn half_a_save_is_not_complete_because_the_next_process_lets_it_rest() {
+        let half = [("model.pt", 3, 100)];
+        let mut watch = killed_in_a_save(&half);
+        for secs in [105, 200, 2000] {
+            watch.observe(tree(&half), at(secs), AFTER);
+            assert_eq!(complete(&watch, secs), None, "{secs}");
+        }
+        // Its start writes something small, and a log.
+        let beside = [("args.json", 1, 150), ("model.pt", 3, 100), ("train.log", 90, 150)];
+        watch.observe(tree(&beside), at(2001), AFTER);
+        watch.observe(tree(&beside), at(2100), AFTER);
+        assert_eq!(complete(&watch, 2100), None);
+        let whole = [("args.json", 1, 150), ("model.pt", 8, 2200), ("train.log", 90, 150)];
+        watch.observe(tree(&whole), at(2200), AFTER);
+        watch.observe(tree(&whole), at(2211), AFTER);
+        assert_eq!(complete(&watch, 2211), Some(tree(&whole)));
+    }
+
+    /// The next process may be started before anybody has looked.
+    #[test]
+    fn a_killing_between_two_looks_is_not_missed() {
+        let half = [("model.pt", 3, 100)];
+        let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), Before::default());
+        watch.observe(tree(&half), at(100), Signs::default());
+        watch.observe(tree(&half), at(102), AFTER);
+        watch.observe(tree(&half), at(200), AFTER);
+        assert_eq!(complete(&watch, 200), None);
+    }
+
+    #[test]
+    fn what_a_dead_process_left_under_a_name_of_its_own_holds_up_nothing_for_ever() {
+        let left = [("model.pt", 8, 1), ("x8f3", 5, 100)];
+        let mut watch = killed_in_a_save(&left);
+        let next = [("model.pt", 8, 300), ("x8f3", 5, 100)];
+        watch.observe(tree(&next), at(300), AFTER);
+        watch.observe(tree(&next), at(311), AFTER);
+        assert_eq!(complete(&watch, 311), Some(tree(&next)));
+    }
+
+    #[test]
+    fn an_empty_file_of_a_save_that_had_just_begun_is_doubted_too() {
+        let mut watch = killed_in_a_save(&[("model.pt", 0, 100)]);
+        let beside = [("args.json", 1, 150), ("model.pt", 0, 100)];
+        watch.observe(tree(&beside), at(150), AFTER);
+        watch.observe(tree(&beside), at(200), AFTER);
+        assert_eq!(complete(&watch, 200), None);
+    }
+
+    #[test]
+    fn a_mark_and_an_end_in_order_after_a_save_are_believed() {
+        let half = [("model.pt", 3, 100)];
+        let mut marked = killed_in_a_save(&half);
+        marked.observe(tree(&half), at(300), Signs { marks: 1, ..AFTER });
+        assert_eq!(complete(&marked, 300), None, "it says at its start what it goes on from, and has written nothing");
+        let whole = [("model.pt", 8, 400)];
+        marked.observe(tree(&whole), at(400), Signs { marks: 1, ..AFTER });
+        marked.observe(tree(&whole), at(401), Signs { marks: 2, ..AFTER });
+        assert_eq!(complete(&marked, 401), Some(tree(&whole)), "the workload says so");
+        let exit = |at_secs| Some((ExitStatus { code: Some(0), ..ExitStatus::default() }, at(at_secs)));
+        let mut idle = killed_in_a_save(&half);
+        idle.observe(tree(&half), at(300), Signs { ended: exit(300), ..AFTER });
+        assert_eq!(complete(&idle, 300), None, "nothing was saved since");
+        let mut saved = killed_in_a_save(&half);
+        let other = [("final.pt", 1, 300), ("model.pt", 3, 100)];
+        saved.observe(tree(&other), at(300), Signs { ended: exit(300), ..AFTER });
+        assert_eq!(complete(&saved, 300), Some(tree(&other)));
+    }
+
+    #[test]
+    fn of_a_series_the_whole_ones_are_kept_and_the_half_one_is_not() {
+        let before = [("step-100.pt", 8, 50)];
+        let half = [("step-100.pt", 8, 50), ("step-200.pt", 3, 100)];
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&[]), at(1), Signs::default());
+        watch.observe(tree(&before), at(50), Signs::default());
+        watch.observe(tree(&before), at(60), Signs::default());
+        watch.observe(tree(&half), at(100), Signs::default());
+        watch.observe(tree(&half), at(101), Signs { ended: Some((KILLED, at(101))), ..AFTER });
+        assert_eq!(complete(&watch, 101), Some(tree(&before)));
+        watch.observe(tree(&half), at(102), AFTER);
+        watch.observe(tree(&half), at(900), AFTER);
+        assert_eq!(complete(&watch, 900), Some(tree(&before)));
+        watch.keep(tree(&before));
+        assert_eq!(complete(&watch, 901), None);
+    }
+
+    /// The agent died after it had started the work again: the next one finds a process that runs, and half a save of the one before.
+    #[test]
+    fn an_agent_that_was_started_anew_doubts_what_the_one_before_it_doubted() {
+        let (whole, half) = (tree(&[("step-1.pt", 8, 1)]), [("step-1.pt", 8, 1), ("step-2.pt", 3, 100)]);
+        let mut before = killed_in_a_save(&half);
+        before.keep(Arc::clone(&whole));
+        let mut watch = FolderWatch::new(whole, Before::default()).doubting(before.doubted());
+        for secs in [10, 60, 600] {
+            watch.observe(tree(&half), at(secs), Signs::default());
+            assert_eq!(complete(&watch, secs), None, "{secs}");
+        }
+        let next = [half[0], half[1], ("step-3.pt", 12, 700)];
+        watch.observe(tree(&next), at(700), Signs::default());
+        assert_eq!(watch.doubted(), []);
+        let again = FolderWatch::new(tree(&[]), Before::default()).doubting(watch.doubted());
+        assert!(!again.is_in_doubt());
+    }
+
+    /// A reboot: the process is gone, and nobody has seen how.
+    #[test]
+    fn what_an_agent_finds_of_a_process_that_is_gone_may_be_half_unless_it_was_replaced_whole() {
+        let kept = tree(&[("model.pt", 8, 1)]);
+        let unwatched = Before { unseen_end: true, ..Before::default() };
+        let mut watch = FolderWatch::new(Arc::clone(&kept), unwatched);
+        for secs in [10, 60, 600] {
+            watch.observe(tree(&[("model.pt", 3, 100)]), at(secs), Signs::default());
+            assert_eq!(complete(&watch, secs), None);
+        }
+        let renamed = Arc::new(kept.iter().map(|file| TreeFile { stamp: FileStamp { inode: 8, ..file.stamp }, ..file.clone() }).collect::<Vec<_>>());
+        let mut watch = FolderWatch::new(Arc::clone(&kept), unwatched);
+        watch.observe(Arc::clone(&renamed), at(10), Signs::default());
+        watch.observe(Arc::clone(&renamed), at(13), Signs::default());
+        assert_eq!(complete(&watch, 13), Some(renamed));
+        let mut watch = FolderWatch::new(kept, Before::default());
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(10), Signs::default());
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(21), Signs::default());
+        assert!(complete(&watch, 21).is_some(), "the process lives, and is seen to rest");
+    }
+
+    #[test]
+    fn of_a_script_that_marks_an_agent_that_was_started_anew_believes_no_short_silence() {
+        for (marks, has_marked) in [(Some(true), false), (None, true)] {
+            let mut watch = FolderWatch::new(tree(&[]), Before { marks, ..Before::default() });
+            let signs = Signs { has_marked, ..Signs::default() };
+            watch.observe(tree(&[("model.pt", 8, 100)]), at(100), signs);
+            watch.observe(tree(&[("model.pt", 8, 100)]), at(110), signs);
+            assert_eq!(complete(&watch, 110), None, "the optimizer is still to come");
+            let both = [("model.pt", 8, 100), ("optimizer.pt", 8, 115)];
+            watch.observe(tree(&both), at(115), Signs { marks: 1, ..signs });
+            assert_eq!(complete(&watch, 115), Some(tree(&both)));
+        }
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(true), ..Before::default() });
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(100), Signs::default());
+        watch.observe(tree(&[("model.pt", 8, 100)]), at(131), Signs::default());
+        assert!(complete(&watch, 131).is_some(), "its mark was made before");
+    }
+}

@@ -1,0 +1,898 @@
+//! Which parts of a checkpoint folder are whole, each judged by itself.
+//!
+//! ```text
+//!   nothing of it is open for writing, and
+//!     it has what the checkpoint before it had                        -> whole at once, or after 2 s where nobody can tell what is open
+//!     nothing like it was seen before: training went on, or 10 s      -> whole
+//!     it lacks something: the next was begun, or 30 s                 -> whole
+//!   its writer died before that                                       -> never by waiting
+//! ```
+//! Scripts pause inside a save: the weights are there, and the optimizer follows seconds later. So a rest alone proves little, and what
+//! the save before held proves much. What must never live here: marks (that is [`super::declared`]), the file system.
+
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use super::completeness::{Picture, RESTLESS};
+use super::content_names::{Held, count, held};
+use super::file_names::{Numbers, Part, Partition, Places, is_log, join, numbered, shape_of, split};
+use super::folder_diff::{by_part, inside_parts, kinds_inside, latest, replaced, stamps};
+use super::rotation::{Begun, Motion, QUIET};
+use crate::ports::{FileStamp, TreeFile};
+
+/// The first checkpoint of its kind must rest for so long, unless the training goes on sooner. Shorter keeps half of a save whose writer
+/// pauses (seconds between weights and optimizer are common); longer costs a machine that dies young its first save.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// A common file that has not rested for so long is always being written (a database): it is left out, and the rest is judged without.
+/// Sooner, and an optimizer that takes a minute would be left out of its own checkpoint.
+const LEFT_OUT_AFTER: Duration = Duration::from_secs(2 * 60);
+
+/// A part that lost its files is remembered so long, for a writer that deletes and writes anew.
+const GONE_FOR: Duration = Duration::from_secs(30);
+
+/// After so long without a change, the step that is told is one of training again: lines are read a second late.
+const STEP_AFTER: Duration = Duration::from_millis(1500);
+
+/// What is known beside the folder when it is looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside<'a> {
+    /// What the workload holds open for writing, by path; `None`: nobody can tell.
+    pub open: Option<&'a BTreeSet<String>>,
+    /// The newest step from any source.
+    pub step: Option<f64>,
+    /// The step at the look before: a save that began since then holds it.
+    pub earlier: Option<f64>,
+    /// Which start of the workload this is.
+    pub life: u64,
+}
+
+/// By folder and by start of the workload.
+type Newest = HashMap<String, HashMap<u64, Duration>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Units {
+    pub places: Places,
+    parts: BTreeMap<Part, Unit>,
+    /// What whole numbered parts held, by their folder: newest last, one for each kind.
+    kinds: BTreeMap<String, Vec<Held>>,
+    /// Common files, each by itself: whether it is always being written.
+    files: HashMap<String, Motion>,
+    /// Files that only grow, or stay open, and what was begun meanwhile.
+    growing: HashMap<String, Growing>,
+    /// When the newest save was begun: what is written since belongs to none before it.
+    pub newest_begun: Option<Begun>,
+    life: u64,
+    is_open_known: bool,
+}
+
+#[derive(Debug, Default)]
+struct Unit {
+    motion: Motion,
+    /// Its files now, without logs, and the newest of them.
+    held: Held,
+    newest: Option<String>,
+    /// What was written since it was last whole, by path.
+    written: BTreeSet<String>,
+    /// The number that came last while it was written, and when; and whether such a one was written on while the next save of this began.
+    ended_by: Option<(Part, Duration)>,
+    is_apart: bool,
+    /// What the save before wrote, where the same names are written again.
+    expected: Option<Held>,
+    there: bool,
+    open: bool,
+    /// It was whole once.
+    was_whole: bool,
+    /// Files of it are being taken away.
+    is_leaving: bool,
+    /// Its last change put one whole file in the place of another, and it has no other.
+    is_replaced: bool,
+    /// The start of the workload that wrote it.
+    life: u64,
+    /// The step shortly after its last change, and whether a newer one was told since.
+    step_then: Option<f64>,
+    has_stepped: bool,
+}
+
+#[derive(Debug, Default)]
+struct Growing {
+    /// What was begun since it began to grow, each once; and how often one of that was begun again.
+    begun: BTreeSet<String>,
+    rounds: u32,
+    is_log: bool,
+}
+
+/// What is complete of a folder.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub files: Vec<TreeFile>,
+    /// How the newest of it was written.
+    pub motion: Motion,
+    /// A common file that is always being written is missing: one of them.
+    pub left_out: Option<String>,
+    /// Nothing but logs is missing.
+    pub is_all: bool,
+}
+
+impl Units {
+    /// What is known to be whole: the newest manifest.
+    pub(crate) fn of_kept(kept: &Picture) -> Self {
+        let mut units = Units::default();
+        let places = Places::default();
+        let partition = Partition::new(kept.iter().map(|file| file.path.as_str()), &places);
+        for (part, files) in by_part(kept, &partition) {
+            if let Part::Numbered { parent, .. } = part {
+                units.learn(parent, held(&files));
+            }
+        }
+        units
+    }
+
+    /// `looked`, `now`: the look before, and this one. `kept`: what is whole already.
+    pub(crate) fn observe(
+        &mut self,
+        (before, after): (&Picture, &Picture),
+        kept: &Picture,
+        (looked, now): (Duration, Duration),
+        step: Option<f64>,
+        beside: Beside<'_>,
+    ) {
+        // A folder may hold 200,000 files, and at most looks nothing has changed.
+        if before != after {
+            let was = stamps(before);
+            self.find_places((before, after), &was, looked);
+            let places = self.places.clone();
+            let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
+            self.grow((before, after), (&was, &partition), beside.open);
+            self.move_parts((before, after), (&was, &stamps(kept), &partition), (looked, now), step, beside);
+        }
+        self.life = beside.life;
+        self.look_beside(after, now, beside);
+        self.settle(now);
+    }
+
+    /// What is whole by now shows what the next must hold.
+    fn settle(&mut self, now: Duration) {
+        let newest = self.newest();
+        let is_new =
+            |(part, unit): &(&Part, &Unit)| matches!(part, Part::Numbered { .. }) && !unit.was_whole && self.is_whole(part, unit, now, &newest);
+        let whole: Vec<Part> = self.parts.iter().filter(is_new).map(|(part, _)| part.clone()).collect();
+        for part in whole {
+            let unit = self.parts.get_mut(&part).expect("it was just found");
+            unit.was_whole = true;
+            let held = unit.held.clone();
+            if let Part::Numbered { parent, .. } = part {
+                self.learn(parent, held);
+            }
+        }
+    }
+
+    /// Which numbered folders are no checkpoint, and which files are no series, by what has changed.
+    fn find_places(&mut self, (before, after): (&Picture, &Picture), was: &HashMap<&str, FileStamp>, looked: Duration) {
+        let places = self.places.clone();
+        let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
+        // A look may find 60,000 new files: each index is made once, and only if a file needs it.
+        let (newest, latest, inside) =
+            (LazyCell::new(|| self.newest()), LazyCell::new(|| latest(after)), LazyCell::new(|| inside_parts(before, &partition)));
+        let mut found = places.clone();
+        for file in after.iter().filter(|file| !is_log(&file.path) && was.get(file.path.as_str()) != Some(&file.stamp)) {
+            let part = partition.part_of(&file.path);
+            let Part::Numbered { parent, .. } = &part else { continue };
+            let (folder, name) = split(&file.path);
+            let is_rewritten = was.contains_key(file.path.as_str());
+            if folder == parent {
+                // Where a later one is there, none of this kind is a checkpoint of its own.
+                if is_rewritten
+                    && let Some((shape, numbers)) = numbered(name)
+                    && latest.get(&join(parent, &shape)).is_some_and(|latest| *latest > numbers)
+                {
+                    found.files.insert(join(parent, &shape));
+                }
+                continue;
+            }
+            let was_whole = || self.parts.get(&part).is_none_or(|unit| self.is_whole(&part, unit, looked, &newest));
+            let is_another = |(kind, numbers): (String, Numbers)| {
+                inside.get(&part).and_then(|kinds| kinds.get(&kind)).is_some_and(|known| !known.contains(&numbers))
+            };
+            if self.rested(&part, looked) {
+                let is_of_run = kinds_inside(parent, &file.path).any(is_another);
+                if is_of_run || is_rewritten && was_whole() {
+                    found.add_folders_of(&file.path, is_of_run);
+                }
+            }
+        }
+        drop((newest, latest, inside));
+        self.places = found;
+    }
+
+    /// Whether nothing of a part was being written at the look before.
+    fn rested(&self, part: &Part, looked: Duration) -> bool {
+        self.parts.get(part).is_none_or(|unit| unit.motion.rests(looked) || self.is_open_known && !unit.open && unit.motion.changed < looked)
+    }
+
+    /// Files that only grow, or stay open, from one save to the next but one are logs by what they do.
+    fn grow(
+        &mut self,
+        (before, after): (&Picture, &Picture),
+        (was, partition): (&HashMap<&str, FileStamp>, &Partition<'_>),
+        open: Option<&BTreeSet<String>>,
+    ) {
+        let old: HashSet<Part> = before.iter().map(|file| partition.part_of(&file.path)).collect();
+        // What shows that a save has begun: a name that is written again, or a number that is new.
+        let mut begun: BTreeSet<String> = BTreeSet::new();
+        for file in after.iter().filter(|file| !is_log(&file.path)) {
+            let stamp = was.get(file.path.as_str());
+            if stamp == Some(&file.stamp) {
+                continue;
+            }
+            let has_grown = stamp.is_some_and(|stamp| stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes);
+            if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
+                let growing = self.growing.entry(file.path.clone()).or_default();
+                growing.is_log |= growing.rounds >= 2;
+                continue;
+            }
+            self.growing.remove(&file.path);
+            match partition.part_of(&file.path) {
+                Part::Common if stamp.is_some() => drop(begun.insert(file.path.clone())),
+                part @ Part::Numbered { .. } if !old.contains(&part) => drop(begun.insert(shape_of(&file.path))),
+                _ => {}
+            }
+        }
+        for growing in self.growing.values_mut().filter(|_| !begun.is_empty()) {
+            if growing.begun.is_disjoint(&begun) {
+                growing.begun.extend(begun.iter().cloned());
+            } else {
+                (growing.rounds, growing.begun) = (growing.rounds + 1, begun.clone());
+            }
+        }
+        // Pictures are in order of their paths: what is gone is forgotten.
+        if before.len() > after.len() {
+            self.growing.retain(|path, _| after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok());
+        }
+    }
+
+    fn move_parts(
+        &mut self,
+        (before, after): (&Picture, &Picture),
+        (was, kept, partition): (&HashMap<&str, FileStamp>, &HashMap<&str, FileStamp>, &Partition<'_>),
+        (looked, now): (Duration, Duration),
+        step: Option<f64>,
+        beside: Beside<'_>,
+    ) {
+        let (old, new) = (by_part(before, partition), by_part(after, partition));
+        let newest = self.newest();
+        let whole: BTreeSet<Part> =
+            self.parts.iter().filter(|(part, unit)| self.is_whole(part, unit, looked, &newest)).map(|(part, _)| part.clone()).collect();
+        self.parts.retain(|part, unit| old.contains_key(part) || new.contains_key(part) || now.saturating_sub(unit.motion.changed) < GONE_FOR);
+        self.divide(&old, partition, &whole);
+        let begins = new.keys().any(|part| matches!(part, Part::Numbered { .. }) && !old.contains_key(part) && !self.parts.contains_key(part));
+        if begins && !old.is_empty() {
+            self.newest_begun = self.begins_another(&new, &old).then_some((now, step)).or(self.newest_begun);
+        }
+        let parts: BTreeSet<&Part> = old.keys().chain(new.keys()).collect();
+        for part in parts {
+            let (is, was_there) = (new.get(part), old.get(part));
+            if is == was_there {
+                continue;
+            }
+            let empty = Vec::new();
+            let (is, had) = (is.unwrap_or(&empty), was_there.unwrap_or(&empty));
+            let changed: Vec<&&TreeFile> = is.iter().filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)).collect();
+            self.move_part(part, (is, had, &changed), (whole.contains(part), kept), (looked, now), (step, beside));
+        }
+        self.find_end(new.keys().rfind(|part| **part != Part::Common && !old.contains_key(*part)), whole.contains(&Part::Common), now);
+    }
+
+    /// A number that comes while the common files are written is of the same save, unless the two are seen to go their own ways.
+    fn find_end(&mut self, came: Option<&Part>, was_whole: bool, now: Duration) {
+        let Some(common) = self.parts.get(&Part::Common) else { return };
+        let (begun, is_moving) = (common.motion.begun, !was_whole && !common.written.is_empty() && !common.motion.restless(now, FIRST));
+        let is_apart = common.ended_by.as_ref().is_some_and(|(part, came)| {
+            *came < begun && self.parts.get(part).is_some_and(|unit| unit.motion.changed == now && unit.there && !unit.is_leaving)
+        });
+        let common = self.parts.get_mut(&Part::Common).expect("it was just found");
+        common.is_apart |= is_apart;
+        if common.is_apart {
+            common.ended_by = None;
+        } else if let Some(part) = came.filter(|_| is_moving) {
+            common.ended_by = Some((part.clone(), now));
+        }
+    }
+
+    /// What was one part is several now that a number has come, or that a folder is known as a place.
+    fn divide(&mut self, old: &BTreeMap<Part, Vec<&TreeFile>>, partition: &Partition<'_>, whole: &BTreeSet<Part>) {
+        let mut came = Vec::new();
+        let written: LazyCell<HashMap<&str, &Part>, _> =
+            LazyCell::new(|| self.parts.iter().flat_map(|(part, unit)| unit.written.iter().map(move |path| (path.as_str(), part))).collect());
+        for (part, files) in old.iter().filter(|(part, _)| matches!(part, Part::Numbered { .. }) && !self.parts.contains_key(part)) {
+            let from = files.iter().find_map(|file| written.get(file.path.as_str()).copied());
+            let Some((from, unit)) = from.and_then(|from| self.parts.get_key_value(from)) else { continue };
+            if whole.contains(from) {
+                came.push((part.clone(), None, held(files)));
+                continue;
+            }
+            let motion =
+                files.iter().filter_map(|file| self.files.get(&file.path)).max_by_key(|motion| motion.changed).copied().unwrap_or(unit.motion);
+            came.push((
+                part.clone(),
+                Some(Unit { motion, life: unit.life, there: true, open: unit.open, held: held(files), ..Unit::default() }),
+                held(files),
+            ));
+        }
+        for (part, unit, held) in came {
+            match (unit, &part) {
+                (Some(unit), _) => drop(self.parts.insert(part, unit)),
+                (None, Part::Numbered { parent, .. }) => self.learn(parent.clone(), held),
+                (None, Part::Common) => {}
+            }
+        }
+        for (part, unit) in &mut self.parts {
+            unit.written.retain(|path| partition.part_of(path) == *part);
+            if let Some(expected) = unit.expected.as_mut().filter(|_| *part == Part::Common) {
+                expected.names.retain(|path, _| partition.part_of(path) == Part::Common);
+                expected.last = expected.last.take().filter(|last| expected.names.contains_key(last));
+            }
+        }
+    }
+
+    fn move_part(
+        &mut self,
+        part: &Part,
+        (is, had, changed): (&[&TreeFile], &[&TreeFile], &[&&TreeFile]),
+        (was_whole, kept): (bool, &HashMap<&str, FileStamp>),
+        (looked, now): (Duration, Duration),
+        (step, beside): (Option<f64>, Beside<'_>),
+    ) {
+        let is_known = self.parts.contains_key(part);
+        // Never seen to change: it was whole if the newest manifest holds it, or it was there at the first look.
+        let is_kept = !is_known && !had.is_empty() && had.iter().all(|file| kept.get(file.path.as_str()) == Some(&file.stamp));
+        if (was_whole || is_kept)
+            && let Part::Numbered { parent, .. } = part
+        {
+            self.learn(parent.clone(), held(had));
+        }
+        let newest_begun = self.newest_begun;
+        let is_alone = self.parts.keys().all(|other| other == part);
+        let noisy: BTreeSet<&str> = is.iter().map(|file| file.path.as_str()).filter(|path| self.is_noisy(path)).collect();
+        let is_calm = |path: &str| !noisy.contains(path);
+        let unit = self.parts.entry(part.clone()).or_insert_with(|| Unit { motion: Motion::new((now, step)), ..Unit::default() });
+        let had_names: BTreeSet<&str> = had.iter().map(|file| file.path.as_str()).collect();
+        let is_again = changed.iter().any(|file| unit.written.contains(&file.path));
+        let rested = unit.motion.rests(looked) || beside.open.is_some() && !unit.open;
+        // The same name once more after a rest: another save has begun, and the one before had all that it has.
+        let is_another = is_again && rested && !changed.is_empty() && *part == Part::Common;
+        if was_whole || is_kept || is_another {
+            unit.was_whole |= was_whole || is_kept;
+            unit.closes(had);
+        }
+        let begun = is_another.then_some((now, beside.earlier));
+        unit.is_leaving = changed.is_empty() && is.len() < had.len();
+        unit.held = held(is);
+        unit.there = !is.is_empty();
+        let moved: Vec<&&TreeFile> = changed.iter().filter(|file| is_calm(&file.path)).copied().collect();
+        if !moved.is_empty() || changed.is_empty() {
+            let is_whole = replaced(had, is);
+            unit.is_replaced = is_whole && is.len() == 1;
+            unit.motion.moved((now, step), looked, if is_whole { Some((now, step)) } else { begun.or(newest_begun) });
+            unit.written.extend(moved.iter().map(|file| file.path.clone()));
+            unit.newest = is.iter().filter(|file| is_calm(&file.path)).max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
+            (unit.life, unit.step_then, unit.has_stepped) = (beside.life, None, false);
+        }
+        if *part == Part::Common {
+            // With numbered ones beside them, common files say nothing of when the newest of all began.
+            self.newest_begun = begun.filter(|_| is_alone).or(newest_begun);
+            for file in changed {
+                let new = || Motion::new((now, step));
+                self.files.entry(file.path.clone()).and_modify(|motion| motion.moved((now, step), looked, None)).or_insert_with(new);
+            }
+            let there: BTreeSet<&str> = is.iter().map(|file| file.path.as_str()).collect();
+            self.files.retain(|path, _| there.contains(path.as_str()) || !had_names.contains(path.as_str()));
+        }
+    }
+
+    /// Whether a number appeared of a kind that had begun another before: what is written since is of no save before it.
+    fn begins_another(&self, new: &BTreeMap<Part, Vec<&TreeFile>>, old: &BTreeMap<Part, Vec<&TreeFile>>) -> bool {
+        let kind = |files: &[&TreeFile]| -> BTreeSet<String> { files.iter().map(|file| shape_of(&file.path)).collect() };
+        let moving = |part: &Part| self.parts.get(part).is_some_and(|unit| !unit.was_whole);
+        let known: BTreeSet<String> = old.iter().filter(|(part, _)| moving(part)).flat_map(|(_, files)| kind(files)).collect();
+        let fresh = |part: &Part| matches!(part, Part::Numbered { .. }) && !old.contains_key(part);
+        new.iter().filter(|(part, _)| fresh(part)).any(|(_, files)| !kind(files).is_disjoint(&known))
+    }
+
+    /// What of each part is open, and whether the training goes on after it.
+    fn look_beside(&mut self, after: &Picture, now: Duration, beside: Beside<'_>) {
+        self.is_open_known = beside.open.is_some();
+        if let Some(open) = beside.open {
+            let places = self.places.clone();
+            let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &places);
+            let counts = |path: &&String| !is_log(path) && !is_growing(&self.growing, path) && !self.is_left_out(path, now);
+            let open: BTreeSet<Part> = open.iter().filter(counts).map(|path| partition.part_of(path)).collect();
+            self.parts.iter_mut().for_each(|(part, unit)| unit.open = open.contains(part));
+        }
+        for unit in self.parts.values_mut().filter(|unit| now.saturating_sub(unit.motion.changed) >= STEP_AFTER) {
+            unit.has_stepped |= unit.step_then.is_some_and(|then| beside.step.is_some_and(|step| step > then));
+            unit.step_then = unit.step_then.or(beside.step);
+        }
+    }
+
+    fn learn(&mut self, parent: String, held: Held) {
+        let kinds = self.kinds.entry(parent).or_default();
+        kinds.retain(|other| !other.shares(&held));
+        kinds.push(held);
+    }
+
+    /// When the newest numbered part below each folder was begun, for each start of the workload.
+    fn newest(&self) -> Newest {
+        let mut newest = Newest::default();
+        for (part, unit) in &self.parts {
+            let Part::Numbered { parent, .. } = part else { continue };
+            if !newest.contains_key(parent) {
+                newest.insert(parent.clone(), HashMap::new());
+            }
+            let begun = newest.get_mut(parent).expect("it was just put there").entry(unit.life).or_default();
+            *begun = unit.motion.begun.max(*begun);
+        }
+        newest
+    }
+
+    fn is_whole(&self, part: &Part, unit: &Unit, at: Duration, newest: &Newest) -> bool {
+        let rest = at.saturating_sub(unit.motion.changed);
+        // What was written by a start that is over waits for nothing: nobody finishes it.
+        let is_alive = unit.life == self.life;
+        // A checkpoint that loses files is being cleared away. Common files are what is left of them.
+        let is_leaving = unit.is_leaving && (*part != Part::Common || rest < QUIET);
+        if unit.open || !unit.there || is_leaving {
+            return false;
+        }
+        if unit.is_replaced {
+            return true;
+        }
+        let expected = match part {
+            Part::Common => unit.expected.as_ref().filter(|expected| unit.written.iter().any(|path| expected.names.contains_key(path))),
+            Part::Numbered { parent, .. } => self.kinds.get(parent).and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held))),
+        };
+        let written = match part {
+            Part::Common => Held { names: count(unit.written.iter().map(String::as_str)), last: unit.newest.clone() },
+            Part::Numbered { .. } => unit.held.clone(),
+        };
+        let next_begun = || {
+            let Part::Numbered { parent, .. } = part else { return false };
+            newest.get(parent).and_then(|begun| begun.get(&unit.life)).is_some_and(|begun| *begun > unit.motion.changed)
+        };
+        match expected {
+            Some(expected) if written.has_all_of(expected, |name| *part == Part::Common && self.is_noisy(name)) => {
+                rest >= QUIET || self.is_open_known && expected.last.is_some() && written.last == expected.last
+            }
+            Some(_) => rest >= RESTLESS && is_alive || rest >= QUIET && next_begun(),
+            None => rest >= FIRST && is_alive || rest >= QUIET && (unit.has_stepped || next_begun()),
+        }
+    }
+
+    /// What of a picture is complete, judged at `until`: now, or when the workload ended.
+    pub(crate) fn snapshot(&self, picture: &Picture, until: Duration, with_logs: bool, end: End) -> Option<Snapshot> {
+        let has_ended = end == End::InOrder;
+        let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
+        let parts = by_part(picture, &partition);
+        let newest = self.newest();
+        let is_whole = |part: &Part| {
+            self.parts.get(part).is_none_or(|unit| self.is_whole(part, unit, until, &newest) || has_ended && self.may_be_whole(part, unit))
+        };
+        // A common file that never rests is left out, and one that only grows is a log.
+        let common = parts.get(&Part::Common).map(Vec::as_slice).unwrap_or_default();
+        let judged = |path: &str| !is_growing(&self.growing, path) && !self.is_left_out(path, until);
+        let is_left_out = self.parts.get(&Part::Common).is_some_and(|unit| unit.motion.restless(until, LEFT_OUT_AFTER));
+        if !is_left_out && !is_whole(&Part::Common) && common.iter().any(|file| judged(&file.path)) {
+            return None;
+        }
+        let mut kept: BTreeSet<&Part> = BTreeSet::new();
+        let mut is_all = true;
+        let common_changed =
+            common.iter().filter(|file| judged(&file.path)).filter_map(|file| self.files.get(&file.path)).map(|motion| motion.changed).max();
+        for part in parts.keys().filter(|part| matches!(part, Part::Numbered { .. })) {
+            if is_whole(part) {
+                kept.insert(part);
+                continue;
+            }
+            is_all = false;
+            let unit = self.parts.get(part)?;
+            let rest = until.saturating_sub(unit.motion.changed);
+            let waits = !has_ended && unit.life == self.life && rest < RESTLESS && !unit.is_leaving;
+            // It was whole and is written again, or a pointer may name it, or it ends the save of the common files.
+            let is_named = common_changed.is_some_and(|changed| changed >= unit.motion.changed);
+            let ends_common = || self.parts.get(&Part::Common).is_some_and(|common| common.ended_by.as_ref().is_some_and(|(last, _)| last == part));
+            if waits && (unit.was_whole || is_named || ends_common()) {
+                return None;
+            }
+        }
+        let takes = |file: &&TreeFile| match partition.part_of(&file.path) {
+            _ if is_log(&file.path) || is_growing(&self.growing, &file.path) => with_logs,
+            Part::Common => judged(&file.path),
+            part => kept.contains(&part),
+        };
+        let files: Vec<TreeFile> = picture.iter().filter(takes).cloned().collect();
+        let motion =
+            files.iter().filter(|file| !is_log(&file.path)).map(|file| self.parts.get(&partition.part_of(&file.path)).map(|unit| unit.motion));
+        let motion = motion.max_by_key(|motion| motion.map(|motion| motion.changed))?.unwrap_or_default();
+        let left_out =
+            common.iter().find(|file| !is_growing(&self.growing, &file.path) && self.is_left_out(&file.path, until)).map(|file| file.path.clone());
+        if kept.is_empty() && is_left_out {
+            return None;
+        }
+        let is_all = is_all && left_out.is_none();
+        Some(Snapshot { files, motion, left_out, is_all })
+    }
+
+    /// Whether a common file is among those that are always being written, one or the other of them.
+    fn is_left_out(&self, path: &str, at: Duration) -> bool {
+        let together = self.parts.get(&Part::Common).map(|unit| unit.motion).filter(|motion| motion.restless(at, LEFT_OUT_AFTER));
+        let is_among = |motion: &Motion| together.is_some_and(|together| motion.changed >= together.moving_since());
+        self.files.get(path).is_some_and(is_among)
+    }
+
+    /// Whether a common file says nothing of the saves: it only grows, or is held open from one save to the next.
+    fn is_noisy(&self, path: &str) -> bool {
+        is_growing(&self.growing, path)
+    }
+
+    /// After an end in order: whole, unless it lacks what the one before it had.
+    fn may_be_whole(&self, part: &Part, unit: &Unit) -> bool {
+        let Part::Numbered { parent, .. } = part else { return true };
+        let kind = self.kinds.get(parent).and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held)));
+        !unit.is_leaving && kind.is_none_or(|kind| unit.held.has_all_of(kind, |_| false))
+    }
+
+    /// The step at which what a file belongs to began to be written, where that was seen.
+    pub(crate) fn step_of(&self, path: &str, partition: &Partition<'_>) -> Option<f64> {
+        self.parts.get(&partition.part_of(path))?.motion.step
+    }
+
+    /// Whether a file, or what it belongs to, has been written on for so long without a rest.
+    pub(crate) fn is_restless(&self, path: &str, partition: &Partition<'_>, at: Duration, time: Duration) -> bool {
+        if is_growing(&self.growing, path) {
+            return true;
+        }
+        match partition.part_of(path) {
+            Part::Common => self.files.get(path).is_some_and(|motion| motion.restless(at, time)),
+            part => self.parts.get(&part).is_some_and(|unit| unit.motion.restless(at, time)),
+        }
+    }
+
+    /// Whether there are parts of which the older ones will be kept one day.
+    pub(crate) fn has_numbered(&self, picture: &Picture) -> bool {
+        let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
+        picture.iter().any(|file| partition.part_of(&file.path) != Part::Common)
+    }
+}
+
+/// Whether the workload has ended, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    No,
+    InOrder,
+    Killed,
+}
+
+impl Unit {
+    /// A save is over: the next is compared with it.
+    fn closes(&mut self, had: &[&TreeFile]) {
+        if !self.written.is_empty() {
+            let written = had.iter().filter(|file| self.written.contains(&file.path));
+            let last = written.max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
+            self.expected = Some(Held { names: count(self.written.iter().map(String::as_str)), last });
+        }
+        self.written.clear();
+    }
+}
+
+/// No save writes on while the next two begin.
+fn is_growing(growing: &HashMap<String, Growing>, path: &str) -> bool {
+    growing.get(path).is_some_and(|growing| growing.is_log)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::agent::checkpoint::completeness::{Before, FolderWatch, Signs};
+    use crate::job::ExitStatus;
+
+    /// A folder that a script writes to, and the agent's looks at it once a second.
+    struct Script {
+        files: BTreeMap<String, (i64, u64, u64)>,
+        open: BTreeSet<String>,
+        watch: FolderWatch,
+        now: u64,
+        /// Whether the kernel says what is open.
+        is_open_known: bool,
+        signs: Signs,
+        clock: i64,
+    }
+
+    impl Script {
+        fn new(is_open_known: bool) -> Self {
+            let watch = FolderWatch::new(Picture::default(), Before { marks: Some(false), ..Before::default() });
+            let mut script =
+                Script { files: BTreeMap::new(), open: BTreeSet::new(), watch, now: 0, is_open_known, signs: Signs::default(), clock: 0 };
+            script.wait(1);
+            script
+        }
+
+        /// Writes a file in place.
+        fn write(&mut self, path: &str) {
+            self.clock += 1;
+            let inode = self.files.get(path).map_or(self.clock.unsigned_abs(), |(_, inode, _)| *inode);
+            self.files.insert(path.into(), (self.clock, inode, 9));
+        }
+
+        fn append(&mut self, path: &str) {
+            self.clock += 1;
+            let (_, inode, bytes) = self.files.get(path).copied().unwrap_or((0, self.clock.unsigned_abs(), 0));
+            self.files.insert(path.into(), (self.clock, inode, bytes + 5));
+        }
+
+        fn remove(&mut self, folder: &str) {
+            self.files.retain(|path, _| !path.starts_with(folder));
+        }
+
+        fn picture(&self) -> Picture {
+            let file = |(path, (modified_nanos, inode, bytes)): (&String, &(i64, u64, u64))| TreeFile {
+                path: path.clone(),
+                stamp: FileStamp { bytes: *bytes, modified_nanos: *modified_nanos, inode: *inode, mode: 0o644 },
+            };
+            Arc::new(self.files.iter().map(file).collect())
+        }
+
+        fn wait(&mut self, secs: u64) {
+            for _ in 0..secs {
+                self.now += 1;
+                let open = self.is_open_known.then_some(&self.open);
+                self.watch.observe_open(self.picture(), Duration::from_secs(self.now), self.signs, open);
+            }
+        }
+
+        fn train(&mut self, secs: u64) {
+            for _ in 0..secs {
+                self.signs.any_step = Some(self.signs.any_step.unwrap_or(0.0) + 1.0);
+                self.wait(1);
+            }
+        }
+
+        /// What is complete now, and not kept yet; it is kept then.
+        fn kept(&mut self) -> Vec<String> {
+            let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else { return Vec::new() };
+            self.watch.keep(Arc::clone(&ripe.picture));
+            ripe.picture.iter().map(|file| file.path.clone()).collect()
+        }
+
+        fn hugging_face(&mut self, step: u32, pause: u64) {
+            self.write(&format!("checkpoint-{step}/model.safetensors"));
+            self.wait(pause);
+            for name in ["optimizer.pt", "scheduler.pt", "trainer_state.json"] {
+                self.write(&format!("checkpoint-{step}/{name}"));
+            }
+        }
+    }
+
+    fn has(files: &[String], folder: &str) -> bool {
+        files.iter().any(|path| path.starts_with(folder))
+    }
+
+    #[test]
+    fn save_with_pause_is_kept_only_when_it_has_what_the_one_before_had() {
+        for is_open_known in [false, true] {
+            let mut script = Script::new(is_open_known);
+            script.train(5);
+            script.hugging_face(25, 4);
+            script.wait(1);
+            assert_eq!(script.kept(), Vec::<String>::new());
+            script.train(4);
+            assert!(has(&script.kept(), "checkpoint-25/trainer_state.json"), "the training goes on");
+            script.train(6);
+            script.write("checkpoint-50/model.safetensors");
+            for _ in 0..4 {
+                script.wait(1);
+                assert!(!has(&script.kept(), "checkpoint-50"), "half of it");
+            }
+            script.hugging_face(50, 0);
+            script.wait(3);
+            let kept = script.kept();
+            assert!(has(&kept, "checkpoint-50/trainer_state.json") && has(&kept, "checkpoint-25"), "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn save_every_two_seconds_is_kept_where_the_kernel_says_what_is_open() {
+        let mut script = Script::new(true);
+        let mut kept = Vec::new();
+        for save in 1..=10 {
+            script.hugging_face(save * 50, 0);
+            script.remove(&format!("checkpoint-{}/", save.saturating_sub(2) * 50));
+            for _ in 0..2 {
+                script.train(1);
+                kept.extend(script.kept().into_iter().filter(|path| path.ends_with("trainer_state.json")));
+            }
+        }
+        assert!(kept.contains(&"checkpoint-500/trainer_state.json".into()), "{kept:?}");
+        assert!(kept.contains(&"checkpoint-400/trainer_state.json".into()), "{kept:?}");
+    }
+
+    #[test]
+    fn open_file_holds_its_checkpoint_up_however_long_it_rests() {
+        let mut script = Script::new(true);
+        script.hugging_face(25, 0);
+        script.open.insert("checkpoint-25/model.safetensors".into());
+        script.wait(100);
+        assert_eq!(script.kept(), Vec::<String>::new());
+        script.open.clear();
+        script.wait(1);
+        assert!(has(&script.kept(), "checkpoint-25/"));
+    }
+
+    #[test]
+    fn pair_in_place_is_kept_whole_or_not_at_all() {
+        for is_open_known in [false, true] {
+            let mut script = Script::new(is_open_known);
+            for save in 0..4 {
+                script.write("model.pt");
+                script.wait(4);
+                assert!(save < 1 || script.kept().is_empty(), "the optimizer is still to come");
+                script.write("optimizer.pt");
+                script.train(5);
+                let kept = script.kept();
+                assert!(save == 0 || kept.len() == 2, "{save}: {kept:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_file_written_again_every_second_is_kept_where_the_kernel_says_what_is_open() {
+        let mut script = Script::new(true);
+        let mut kept = 0;
+        for _ in 0..10 {
+            script.write("checkpoint.joblib");
+            script.train(1);
+            kept += script.kept().len();
+        }
+        assert!(kept >= 5, "{kept}");
+    }
+
+    #[test]
+    fn run_folder_with_logs_keeps_the_checkpoints_inside_it() {
+        for is_open_known in [false, true] {
+            let mut script = Script::new(is_open_known);
+            script.write("version_0/hparams.yaml");
+            let mut kept = Vec::new();
+            for epoch in 0..5 {
+                for _ in 0..6 {
+                    script.append("version_0/events.out.tfevents.17.host.1.0");
+                    script.append("version_0/metrics.csv");
+                    script.train(1);
+                    kept.extend(script.kept());
+                }
+                script.write(&format!("version_0/checkpoints/epoch={epoch}-step={}.ckpt", (epoch + 1) * 20));
+            }
+            script.train(3);
+            kept.extend(script.kept());
+            for epoch in [1, 2, 4] {
+                let name = format!("version_0/checkpoints/epoch={epoch}-step={}.ckpt", (epoch + 1) * 20);
+                assert!(kept.contains(&name), "{name} {is_open_known}: {kept:?}");
+            }
+            assert!(has(&kept, "version_0/hparams.yaml") && has(&kept, "version_0/metrics.csv"));
+        }
+    }
+
+    #[test]
+    fn pointer_is_kept_beside_a_log_of_any_name() {
+        let mut script = Script::new(false);
+        let mut kept = Vec::new();
+        for save in 1..=6 {
+            for _ in 0..10 {
+                script.append("metrics.json");
+                script.train(1);
+                let now = script.kept();
+                if !now.is_empty() {
+                    kept = now;
+                }
+            }
+            script.write(&format!("model_{save:07}.pth"));
+            script.write("last_checkpoint");
+        }
+        assert!(kept.contains(&"last_checkpoint".into()) && kept.contains(&"model_0000005.pth".into()), "{kept:?}");
+    }
+
+    #[test]
+    fn shards_that_begin_one_after_the_other_are_no_logs() {
+        let mut script = Script::new(true);
+        for save in 1..=4 {
+            for second in 0..12 {
+                for rank in (0..6).filter(|rank| second > *rank) {
+                    let name = format!("global_step{save}/zero_rank_{rank}.pt");
+                    if rank == 0 || second < 9 {
+                        script.append(&name);
+                        script.open.insert(name);
+                    } else {
+                        script.open.remove(&name);
+                    }
+                }
+                script.wait(1);
+                assert!(!has(&script.kept(), &format!("global_step{save}/")), "{save}: rank 0 is being written");
+            }
+            script.open.clear();
+            script.train(12);
+            assert!(has(&script.kept(), &format!("global_step{save}/")), "{save}");
+        }
+    }
+
+    #[test]
+    fn database_that_is_held_open_holds_nothing_up() {
+        let mut script = Script::new(true);
+        script.open.insert("metrics.db".into());
+        let mut kept = Vec::new();
+        for _ in 0..5 {
+            for _ in 0..10 {
+                script.write("metrics.db");
+                script.train(1);
+                kept = Some(script.kept()).filter(|kept| !kept.is_empty()).unwrap_or(kept);
+            }
+            script.write("model.pt");
+            script.write("optimizer.pt");
+        }
+        assert!(has(&kept, "optimizer.pt") && has(&kept, "model.pt"), "{kept:?}");
+    }
+
+    #[test]
+    fn pointer_never_goes_without_the_checkpoint_that_it_names() {
+        let mut script = Script::new(false);
+        for save in 1..=4 {
+            script.write(&format!("global_step{save}0/model.pt"));
+            script.wait(1);
+            script.write(&format!("global_step{save}0/optim.pt"));
+            script.write("latest");
+            for _ in 0..12 {
+                script.train(1);
+                let kept = script.kept();
+                assert!(kept.is_empty() || has(&kept, &format!("global_step{save}0/optim.pt")), "{save}: {kept:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn half_of_a_dead_writer_is_never_kept_by_waiting() {
+        let mut script = Script::new(false);
+        script.hugging_face(25, 0);
+        script.train(5);
+        assert!(has(&script.kept(), "checkpoint-25"));
+        script.write("checkpoint-50/model.safetensors");
+        script.wait(1);
+        let killed = ExitStatus { signal: Some(9), ..ExitStatus::default() };
+        let at = Duration::from_secs(script.now);
+        script.signs = Signs { ended: Some((killed, at)), killed: Some(at), ..script.signs };
+        script.wait(1);
+        script.signs = Signs { ended: None, life: 1, ..script.signs };
+        script.train(100);
+        assert!(!has(&script.kept(), "checkpoint-50"));
+        for step in [75, 100] {
+            script.hugging_face(step, 0);
+            script.train(5);
+            let kept = script.kept();
+            assert!(has(&kept, &format!("checkpoint-{step}/")) && !has(&kept, "checkpoint-50"), "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn checkpoint_that_is_being_cleared_away_is_left_out() {
+        let mut script = Script::new(false);
+        for step in [25, 50, 75] {
+            script.hugging_face(step, 0);
+            script.train(5);
+            script.kept();
+        }
+        script.hugging_face(100, 0);
+        script.files.remove("checkpoint-25/optimizer.pt");
+        script.wait(3);
+        let kept = script.kept();
+        assert!(has(&kept, "checkpoint-100/") && has(&kept, "checkpoint-75/") && !has(&kept, "checkpoint-25/"), "{kept:?}");
+    }
+}

@@ -1,0 +1,519 @@
+//! One try to upload a picture of the checkpoint folder: files first, manifest last.
+//!
+//! A file counts only if it looks the same before and after it was read; what belongs together only if it looks the same
+//! before and after all of it. Otherwise the try is torn: its number is spent, no manifest is written, and whatever was read whole
+//! is remembered so that the next try need not send it again.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use futures::stream::{StreamExt, TryStreamExt};
+use serde::{Deserialize, Serialize};
+
+use super::completeness::Picture;
+use super::file_names::{Places, is_log, link_stays_below};
+use super::folder_diff::{has_grown, is_link, picture, stamps, stands};
+use super::handle::{KEPT, Kept};
+use crate::agent::report::retry_sender::{Outbox, Pace, chain};
+use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step, may_tell_step};
+use crate::jobdir::{JobDirError, layout, unless_damaged};
+use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, StoreError, Tree, TreeFile, TreeLink};
+
+/// Files on their way at once. One leaves a fast line idle between two files; checkpoints are few large files, whose parts the
+/// store sends side by side in bounded memory, so that more files at once gain nothing.
+const FILES_IN_FLIGHT: usize = 4;
+
+/// Small files at once: they wait for the store and the disk, and not for the line. All of them hold 2 MiB of memory at most.
+const SMALL_IN_FLIGHT: usize = 32;
+const SMALL_BYTES: u64 = 64 * 1024;
+
+/// The least time that one file may take, and the slowest line that is still worth waiting for. A try that hangs longer
+/// is begun anew.
+const FILE_SECS_MIN: u64 = 60;
+const BYTES_PER_SEC_MIN: u64 = 1024 * 1024;
+
+/// Numbers that are looked at for one that is complete and not remembered: more torn tries in a row are of a folder that never rests.
+const UNKNOWN_MAX: usize = 16;
+
+/// Files of one checkpoint folder (docs/environment.md). Fewer, and a data set of shards beside the saves ends all saving; each costs a
+/// few hundred bytes of the agent's memory, and a look takes a share of the time at most.
+pub(crate) const FILES_MAX: usize = 200_000;
+
+/// The checkpoint folder, and how to look at it without holding up the loop.
+#[derive(Clone)]
+pub(crate) struct Folder {
+    files: Arc<dyn Files>,
+    pub path: Arc<Path>,
+    /// The newest look of all. Each takes a thread for as long as the folder does not answer, and there are few: whoever wants another
+    /// waits for the one before it.
+    newest: Arc<Mutex<Option<Shares>>>,
+}
+
+/// A look that whoever waits for it keeps going.
+type Shares = Shared<BoxFuture<'static, ()>>;
+
+/// How a look began.
+enum Begun {
+    /// And was over.
+    Over(io::Result<Tree>),
+    /// It leaves what it sees.
+    Ours(Shares, Arc<Mutex<Option<io::Result<Tree>>>>),
+    /// Another is under way.
+    Before(Shares),
+}
+
+/// What was seen.
+pub(crate) struct Look {
+    pub picture: Picture,
+    /// What of it can never be part of a checkpoint.
+    pub skipped: Vec<String>,
+    /// Where its links to folders lead.
+    pub links: Vec<CheckpointLink>,
+}
+
+impl Folder {
+    pub(crate) fn new(files: Arc<dyn Files>, path: PathBuf) -> Self {
+        Folder { files, path: path.into(), newest: Arc::default() }
+    }
+
+    /// As long as the folder takes: who cannot wait for ever limits it.
+    pub(crate) async fn look(&self) -> io::Result<Look> {
+        loop {
+            match std::future::poll_fn(|context| Poll::Ready(self.begin(context))).await {
+                Begun::Over(tree) => return looked(tree?),
+                Begun::Ours(look, seen) => {
+                    look.await;
+                    let tree = seen.lock().expect("never held over a panic").take();
+                    return looked(tree.expect("the look is over")?);
+                }
+                Begun::Before(look) => look.await,
+            }
+        }
+    }
+
+    /// The look that is under way, or else a new one. What is seen at once has nothing to share.
+    fn begin(&self, context: &mut Context<'_>) -> Begun {
+        let mut newest = self.newest.lock().expect("never held over a panic");
+        if let Some(look) = newest.as_ref().filter(|look| look.peek().is_none()) {
+            return Begun::Before(look.clone());
+        }
+        let (files, path) = (Arc::clone(&self.files), Arc::clone(&self.path));
+        let mut walk = Box::pin(async move { files.walk_aside(&path, FILES_MAX).await });
+        if let Poll::Ready(tree) = walk.as_mut().poll(context) {
+            return Begun::Over(tree);
+        }
+        let seen = Arc::new(Mutex::new(None));
+        let leave = Arc::clone(&seen);
+        let look = walk.map(move |tree| *leave.lock().expect("never held over a panic") = Some(tree)).boxed().shared();
+        *newest = Some(look.clone());
+        Begun::Ours(look, seen)
+    }
+
+    /// For small folders, or when nobody waits.
+    pub(crate) fn look_now(&self) -> io::Result<Look> {
+        looked(self.files.walk(&self.path, FILES_MAX)?)
+    }
+}
+
+fn looked(mut tree: Tree) -> io::Result<Look> {
+    if tree.truncated {
+        return Err(io::Error::other(format!(
+            "it holds more than {FILES_MAX} files, which is the limit: save what must be kept to a folder of its own"
+        )));
+    }
+    let mut skipped = std::mem::take(&mut tree.skipped);
+    // The restore would refuse these links.
+    let link = |link: &TreeLink| CheckpointLink { path: link.path.clone(), target: link.target.clone() };
+    let (good, bad): (Vec<TreeLink>, Vec<TreeLink>) = tree.links.into_iter().partition(|there| link_stays_below(&link(there)));
+    skipped.extend(bad.into_iter().map(|bad| format!("{}: a link that leads outside", bad.path)));
+    let links = good.iter().map(link).collect();
+    tree.links = good;
+    Ok(Look { picture: picture(tree), skipped, links })
+}
+
+/// What makes a file the same file with the same content, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    inode: u64,
+    bytes: u64,
+    modified_nanos: i64,
+}
+
+/// Where the content of a file is kept already.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Stored {
+    key: String,
+    sha256: String,
+    /// Where it is not what the file had: a log that grew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+/// Content of this machine's files that is in the store.
+#[derive(Debug, Default)]
+pub(crate) struct Contents(Mutex<HashMap<Identity, Stored>>);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Torn {
+    #[error("`{0}` changed while it was read")]
+    File(String),
+    #[error("the folder changed while it was uploaded")]
+    Folder,
+    #[error("the checkpoint number was taken by somebody else")]
+    Number,
+    /// By an agent before this one, which had no room to note it down.
+    #[error("the job directory holds all of it already, in a newer checkpoint")]
+    Known,
+    /// None of its files can ever be sent.
+    #[error("no file of it can be sent")]
+    Unfit(LeftOut),
+}
+
+/// The files that no try can send, by their paths, each with the reason.
+pub(crate) type LeftOut = BTreeMap<String, String>;
+
+/// The result of one try.
+pub(crate) struct Sent {
+    pub manifest: Manifest,
+    pub left_out: LeftOut,
+}
+
+/// All that one try needs; owned, so that a try can be dropped at any moment.
+pub(crate) struct Try {
+    pub outbox: Outbox,
+    pub folder: Folder,
+    pub picture: Picture,
+    /// For the last look.
+    pub places: Places,
+    pub links: Vec<CheckpointLink>,
+    pub contents: Arc<Contents>,
+    pub pace: Arc<Pace>,
+    /// Everything of the manifest but its files.
+    pub manifest: Manifest,
+    /// The workload has never told a step: what its files say of it counts.
+    pub is_silent: bool,
+    /// A complete one of this attempt that this agent has not made and does not remember.
+    pub unknown: Option<Arc<Manifest>>,
+    /// Bytes that have been sent, for the sentence when time runs out.
+    pub sent: Arc<AtomicU64>,
+    /// What a person should know, when tries keep failing.
+    pub trouble: Arc<Mutex<Option<String>>>,
+    /// Files that can never be sent, with the reason. The rest is sent.
+    pub unfit: Mutex<HashMap<Identity, String>>,
+}
+
+/// Why files cannot be held.
+enum Hold {
+    /// This one changed meanwhile.
+    Torn(String),
+    /// No file system beside ours does that: they are sent from where they are.
+    Impossible,
+}
+
+/// Where files are held while they are uploaded.
+pub(crate) fn stages(outbox: &Outbox, folder: &Path) -> [PathBuf; 2] {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    [outbox.state.join("staged"), folder.with_file_name(format!(".{name}.lamp-staged"))]
+}
+
+/// Failures of one file in a row before a person is told: one or two are the weather.
+const FAILURES_TOLD: u32 = 3;
+
+impl Try {
+    /// Sends what is not there yet, then the manifest.
+    ///
+    /// What can be held is held first: then rotation and the next save tear nothing, and only a file that joins it later shows that it
+    /// was not whole.
+    pub(crate) async fn run(mut self) -> Result<Sent, Torn> {
+        let begun = self.outbox.clock.mono();
+        let held = self.hold().await;
+        let sent = match &held {
+            Ok(held) => self.send_new(held).await,
+            Err(Hold::Torn(path)) => Err(Torn::File(path.clone())),
+            Err(Hold::Impossible) => self.send_new(&HashMap::new()).await,
+        };
+        if self.is_silent && self.manifest.step.is_none() {
+            self.manifest.step = self.step_in_files(held.as_ref().ok());
+        }
+        self.release().await;
+        sent?;
+        let is_held = held.is_ok();
+        let still = |look: &Look| match is_held {
+            true => !has_grown(&self.picture, &look.picture, &self.places),
+            false => stands(&self.picture, &look.picture, &self.places),
+        };
+        if !self.folder.look().await.is_ok_and(|look| still(&look)) {
+            return Err(Torn::Folder);
+        }
+        let left_out = self.left_out();
+        self.manifest.files = self.files()?;
+        if self.manifest.files.is_empty() && !left_out.is_empty() {
+            return Err(Torn::Unfit(left_out));
+        }
+        let is_in = |link: &CheckpointLink| self.picture.iter().any(|file| is_link(file) && file.path == link.path);
+        self.manifest.links = self.links.iter().filter(|link| is_in(link)).cloned().collect();
+        if self.unknown.as_ref().is_some_and(|before| holds_all(before, &self.manifest.files)) {
+            return Err(Torn::Known);
+        }
+        self.manifest.upload_secs = self.outbox.clock.mono().saturating_sub(begun).as_secs_f64();
+        self.manifest.created = self.outbox.clock.now();
+        let created = Mutex::new(None);
+        let (dir, manifest) = (&self.outbox.dir, &self.manifest);
+        self.outbox
+            .persist("a checkpoint's manifest", &self.pace, || {
+                Box::pin(async {
+                    let done = dir.create_manifest(manifest).await?;
+                    *created.lock().expect("never held over a panic") = Some(done);
+                    Ok::<(), JobDirError>(())
+                })
+            })
+            .await;
+        let created = *created.lock().expect("never held over a panic");
+        if created == Some(Created::New) { Ok(Sent { manifest: self.manifest, left_out }) } else { Err(Torn::Number) }
+    }
+
+    /// The step that names and small files of the checkpoint say.
+    fn step_in_files(&self, held: Option<&HashMap<Identity, StagedFile>>) -> Option<f64> {
+        let read = |file: &TreeFile| {
+            let staged = held.and_then(|held| held.get(&Identity::of(file.stamp)));
+            let path = staged.map_or_else(|| self.folder.path.join(&file.path), |staged| staged.path.clone());
+            let text = self.outbox.files.read_from(&path, 0, STEP_FILE_BYTES_MAX as usize).ok()??;
+            Some(String::from_utf8_lossy(&text).into_owned())
+        };
+        let texts: Vec<(&str, String)> =
+            self.picture.iter().filter(|file| may_tell_step(&file.path)).filter_map(|file| Some((file.path.as_str(), read(file)?))).collect();
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        checkpoint_step(self.picture.iter().map(|file| file.path.as_str()), &texts)
+    }
+
+    /// What is to be sent: each content once, however many names it has.
+    fn new_files(&self) -> Vec<&TreeFile> {
+        let mut known = HashSet::new();
+        let is_new = |file: &&TreeFile| !is_link(file) && !self.contents.has(file.stamp) && known.insert(Identity::of(file.stamp));
+        self.picture.iter().filter(is_new).collect()
+    }
+
+    /// Holds what is to be sent as it is now.
+    async fn hold(&self) -> Result<HashMap<Identity, StagedFile>, Hold> {
+        let files = self.new_files();
+        let wanted = |file: &&TreeFile| StageFile { path: self.folder.path.join(&file.path), bytes: file.stamp.bytes, is_log: is_log(&file.path) };
+        let wanted: Vec<StageFile> = files.iter().map(wanted).collect();
+        if wanted.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.release().await;
+        let staged = self.outbox.files.stage_aside(&wanted, &self.stages()).await.map_err(|error| {
+            tracing::debug!("the files of a checkpoint are sent from where they are: {error}");
+            Hold::Impossible
+        })?;
+        // What was written while it was copied is half.
+        let seen = self.folder.look().await.map_err(|_| Hold::Impossible)?;
+        let now = stamps(&seen.picture);
+        let changed = files.iter().find(|file| !is_log(&file.path) && now.get(file.path.as_str()) != Some(&file.stamp));
+        match changed {
+            // One that was cleared away after it was held is held.
+            Some(file) if now.contains_key(file.path.as_str()) => Err(Hold::Torn(file.path.clone())),
+            _ => Ok(files.into_iter().map(|file| Identity::of(file.stamp)).zip(staged).collect()),
+        }
+    }
+
+    async fn release(&self) {
+        for stage in self.stages() {
+            if let Err(error) = self.outbox.files.remove_aside(&stage).await {
+                tracing::warn!("cannot remove {}: {error}", stage.display());
+            }
+        }
+    }
+
+    /// Beside our own records, and beside the folder where that is on another file system.
+    fn stages(&self) -> [PathBuf; 2] {
+        stages(&self.outbox, &self.folder.path)
+    }
+
+    async fn send_new(&self, held: &HashMap<Identity, StagedFile>) -> Result<(), Torn> {
+        let (small, large): (Vec<&TreeFile>, Vec<&TreeFile>) = self.new_files().into_iter().partition(|file| file.stamp.bytes <= SMALL_BYTES);
+        self.send_all(small, held, SMALL_IN_FLIGHT).await?;
+        self.send_all(large, held, FILES_IN_FLIGHT).await
+    }
+
+    async fn send_all(&self, files: Vec<&TreeFile>, held: &HashMap<Identity, StagedFile>, in_flight: usize) -> Result<(), Torn> {
+        let sends: Vec<BoxFuture<'_, _>> = files.into_iter().map(|file| self.send(file, held.get(&Identity::of(file.stamp))).boxed()).collect();
+        futures::stream::iter(sends).buffer_unordered(in_flight).try_collect().await
+    }
+
+    async fn send(&self, file: &TreeFile, held: Option<&StagedFile>) -> Result<(), Torn> {
+        let outbox = &self.outbox;
+        let path = held.map_or_else(|| self.folder.path.join(&file.path), |held| held.path.clone());
+        let torn = || Torn::File(file.path.clone());
+        let is_copy = held.is_some_and(|held| held.is_copy);
+        let is_same = |stamp: FileStamp| Identity::of(stamp) == Identity::of(file.stamp);
+        let same = async || is_copy || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if is_same(stamp));
+        // A log that was written on while it was copied is longer than it was.
+        let may_differ = is_copy && is_log(&file.path);
+        let key = layout::checkpoint_file(outbox.dir.job(), self.manifest.number, &file.path);
+        let limit = Duration::from_secs(FILE_SECS_MIN + file.stamp.bytes / BYTES_PER_SEC_MIN);
+        let mut failures = 0;
+        loop {
+            if !same().await {
+                return Err(torn());
+            }
+            let sent = outbox.within(limit, outbox.dir.store().put_file(&key, &path)).await;
+            if !same().await {
+                return Err(torn());
+            }
+            match sent {
+                Some(Ok((bytes, sha256))) if bytes == file.stamp.bytes || may_differ => {
+                    let prefix = layout::job(outbox.dir.job());
+                    let key = key.strip_prefix(&prefix).expect("every key of a job begins with its prefix").to_owned();
+                    self.contents.add_sized(file.stamp, key, sha256, bytes);
+                    self.sent.fetch_add(bytes, Ordering::Relaxed);
+                    self.pace.came();
+                    return Ok(());
+                }
+                Some(Ok(_)) => return Err(torn()),
+                // The rest is sent at once.
+                Some(Err(StoreError::Unfit { cause, .. })) => {
+                    tracing::warn!("`{}` is left out of the checkpoint: {}", file.path, chain(&*cause));
+                    self.unfit.lock().expect("never held over a panic").insert(Identity::of(file.stamp), chain(&*cause));
+                    return Ok(());
+                }
+                Some(Err(error)) => self.failed(file, failures + 1, &chain(&error)),
+                None => self.failed(file, failures + 1, &format!("no answer within {} s", limit.as_secs())),
+            }
+            failures += 1;
+            self.pace.wait(&*outbox.clock, failures).await;
+        }
+    }
+
+    fn failed(&self, file: &TreeFile, failures: u32, why: &str) {
+        tracing::warn!("`{}` of a checkpoint is not uploaded yet: {why}", file.path);
+        if failures == FAILURES_TOLD {
+            let text = format!("`{}` of a checkpoint is not uploaded after {failures} tries, which go on: {why}", file.path);
+            *self.trouble.lock().expect("never held over a panic") = Some(text);
+        }
+    }
+
+    fn left_out(&self) -> LeftOut {
+        let unfit = self.unfit.lock().expect("never held over a panic");
+        let why = |file: &TreeFile| Some((file.path.clone(), unfit.get(&Identity::of(file.stamp))?.clone()));
+        self.picture.iter().filter_map(why).collect()
+    }
+
+    fn files(&self) -> Result<Vec<CheckpointFile>, Torn> {
+        let (stored, unfit) = (self.contents.lock(), self.unfit.lock().expect("never held over a panic"));
+        let entry = |file: &TreeFile| {
+            let Stored { key, sha256, bytes } = stored.get(&Identity::of(file.stamp)).cloned().ok_or(Torn::Folder)?;
+            let (bytes, modified) = (bytes.unwrap_or(file.stamp.bytes), Some(file.stamp.modified_nanos));
+            Ok(CheckpointFile { path: file.path.clone(), bytes, sha256, key, mode: Some(file.stamp.mode), modified })
+        };
+        let is_sent = |file: &&TreeFile| !is_link(file) && !unfit.contains_key(&Identity::of(file.stamp));
+        self.picture.iter().filter(is_sent).map(entry).collect()
+    }
+}
+
+/// Whether a checkpoint holds all of these files as they are.
+fn holds_all(before: &Manifest, files: &[CheckpointFile]) -> bool {
+    files.iter().all(|file| before.files.iter().any(|kept| (&kept.path, &kept.sha256) == (&file.path, &file.sha256)))
+}
+
+impl Identity {
+    fn of(stamp: FileStamp) -> Self {
+        Identity { inode: stamp.inode, bytes: stamp.bytes, modified_nanos: stamp.modified_nanos }
+    }
+}
+
+impl Contents {
+    pub(crate) fn add(&self, stamp: FileStamp, key: String, sha256: String) {
+        self.add_sized(stamp, key, sha256, stamp.bytes);
+    }
+
+    fn add_sized(&self, stamp: FileStamp, key: String, sha256: String, bytes: u64) {
+        let bytes = Some(bytes).filter(|bytes| *bytes != stamp.bytes);
+        self.lock().insert(Identity::of(stamp), Stored { key, sha256, bytes });
+    }
+
+    /// Forgets what is no longer in the folder.
+    pub(crate) fn retain(&self, picture: &Picture) {
+        let there: HashSet<Identity> = picture.iter().map(|file| Identity::of(file.stamp)).collect();
+        self.lock().retain(|identity, _| there.contains(identity));
+    }
+
+    /// The newest checkpoint below which any of it is, complete or torn.
+    fn newest(&self) -> Option<CheckpointNo> {
+        let number = |stored: &Stored| stored.key.strip_prefix("checkpoints/")?.split('/').next()?.parse().ok();
+        self.lock().values().filter_map(number).max()
+    }
+
+    fn has(&self, stamp: FileStamp) -> bool {
+        self.lock().contains_key(&Identity::of(stamp))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Stored>> {
+        self.0.lock().expect("nobody panics while holding the contents: they are only inserted and read")
+    }
+}
+
+/// As it is kept in the state folder: a list, since JSON has no other keys than text.
+impl Serialize for Contents {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.lock().iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Contents {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = Vec::<(Identity, Stored)>::deserialize(deserializer)?;
+        Ok(Contents(Mutex::new(entries.into_iter().collect())))
+    }
+}
+
+/// What the job directory says of an attempt's checkpoints.
+pub(crate) struct Numbers {
+    /// The first that nobody has used, complete or torn; of a job that goes on from another, also not the other's.
+    pub next: CheckpointNo,
+    /// The newest complete one, if it is of this attempt and is not remembered on this machine.
+    pub unknown: Option<Manifest>,
+}
+
+/// A list may be half a minute old, and an agent may have died between a manifest and its own note of it, or have had no room for that
+/// note: whether a number is taken its manifest says (seed 42000565 of 24 h: the files of a complete checkpoint were written over, and it
+/// was lost).
+pub(crate) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
+    let kept = outbox.recall::<Kept>(KEPT);
+    let last = kept.as_ref().and_then(|kept| Some(kept.last.as_ref()?.number));
+    let known = last.max(kept.as_ref().and_then(|kept| kept.contents.newest()));
+    let free = async || {
+        let listed = outbox.dir.checkpoint_numbers().await?.last().copied();
+        let mut next = listed.max(known).map_or(CheckpointNo::FIRST, CheckpointNo::next);
+        while outbox.dir.store().head(&layout::manifest(outbox.dir.job(), next)).await?.is_some() {
+            next = next.next();
+        }
+        // Below it, those that are complete, down to what is remembered.
+        let mut unknown = None;
+        let above = last.map_or(0, CheckpointNo::number) + 1..next.number();
+        for number in above.rev().take(UNKNOWN_MAX) {
+            unknown = unless_damaged(outbox.dir.manifest(CheckpointNo::new(number)).await)?;
+            if unknown.is_some() {
+                break;
+            }
+        }
+        Ok::<_, JobDirError>(Numbers { next, unknown: unknown.filter(|unknown| unknown.attempt == outbox.attempt) })
+    };
+    let mut failures = 0;
+    loop {
+        match outbox.within(crate::agent::report::retry_sender::TRY_SECS_MAX, free()).await {
+            Some(Ok(numbers)) => return numbers,
+            Some(Err(error)) => tracing::warn!("cannot list the checkpoints: {}", chain(&error)),
+            None => tracing::warn!("the list of checkpoints does not come"),
+        }
+        failures += 1;
+        pace.wait(&*outbox.clock, failures).await;
+    }
+}

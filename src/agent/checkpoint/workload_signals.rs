@@ -1,0 +1,79 @@
+//! What is known of the workload beside its checkpoint folder: its marks, its steps, its ends.
+//!
+//! What must never live here: what follows from it for a checkpoint (that is [`super::completeness`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::completeness::Picture;
+use super::folder_diff::{saves_again, stamps};
+use crate::job::ExitStatus;
+
+/// What the workload last said and did, beside the folder.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Signs {
+    /// Explicit marks so far, and the step at the newest.
+    pub marks: u64,
+    pub marked_step: Option<f64>,
+    /// The newest step that its process has told in the progress file.
+    pub step: Option<f64>,
+    /// The newest step from any source, also from what it prints.
+    pub any_step: Option<f64>,
+    /// Its steps are known only from its output: the progress file is empty, so the job makes no marks.
+    pub prints_steps: bool,
+    /// Which start of the workload this is, as far as this agent has seen.
+    pub life: u64,
+    /// The newest mark was made by this time of the file system, nanoseconds since 1970.
+    pub marked_by: Option<i64>,
+    /// Whether it has ever marked one, however long ago.
+    pub has_marked: bool,
+    pub ended: Option<(ExitStatus, Duration)>,
+    /// When the newest of those that were killed ended; another may have been started since.
+    pub killed: Option<Duration>,
+}
+
+/// What an agent knows of the time before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    /// Whether the workload marks its checkpoints; `None` until it has made one.
+    pub marks: Option<bool>,
+    /// A process of it is gone, and nobody has seen how it ended.
+    pub unseen_end: bool,
+}
+
+/// Whether the workload marks its checkpoints, as far as that is known. Of a script that tells its steps and marks, the mark comes before
+/// the next save, and within half a minute. What is written before its first step is no save: its arguments, a log.
+#[derive(Debug, Default)]
+pub(crate) struct Habit {
+    pub marks: Option<bool>,
+    /// What was there when a step was told first.
+    told_at: Option<Picture>,
+    /// Something was written since.
+    has_moved: bool,
+}
+
+impl Habit {
+    pub(crate) fn of(marks: Option<bool>) -> Self {
+        Habit { marks, ..Habit::default() }
+    }
+
+    /// `rested`: for two seconds before this look; `rests`: for half a minute by now.
+    pub(crate) fn observe(&mut self, (before, after): (&Picture, &Picture), (rested, rests): (bool, bool), signs: &Signs) {
+        let changed = before != after;
+        if self.marks.is_none() && self.has_moved && (rests || changed && rested && saves_again(&self.since_told(before), after)) {
+            self.marks = Some(false);
+        }
+        match &self.told_at {
+            Some(_) => self.has_moved |= changed,
+            None => self.told_at = signs.step.map(|_| Arc::clone(after)),
+        }
+        if signs.marks > 0 || signs.has_marked {
+            self.marks = Some(true);
+        }
+    }
+
+    fn since_told(&self, picture: &Picture) -> Picture {
+        let told = self.told_at.as_ref().map(stamps).unwrap_or_default();
+        Arc::new(picture.iter().filter(|file| told.get(file.path.as_str()) != Some(&file.stamp)).cloned().collect())
+    }
+}

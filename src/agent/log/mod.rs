@@ -1,0 +1,9 @@
+//! The log of the workload: read it, ship it, and take the progress from its lines.
+
+pub mod handle;
+pub(crate) mod output;
+pub(crate) mod progress_lines;
+pub(crate) mod progress_steps;
+pub mod progress_tail;
+pub(crate) mod scan;
+pub(crate) mod shipper;

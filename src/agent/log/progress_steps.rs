@@ -1,0 +1,238 @@
+//! Steps out of what stock programs print: one number that only grows.
+//!
+//! ```text
+//!   `epoch 3/10`, `Epoch 3: 10/20` ──> epochs and steps within one: (epoch - 1) x steps + step
+//!   one bar, or `step 120`         ──> its count; one that begins anew is counted on
+//!   a second bar                   ──> a sign of life, until the first is full
+//! ```
+//! A total is given only where it was shown: a bar may begin anew, and what it is of is then no end of the work. What must never
+//! live here: a file, or a clock.
+
+use super::progress_lines::{Count, Line};
+
+/// A counter that has a total of fewer may be the steps of a build.
+const TOTAL_MIN: f64 = 20.0;
+/// So many counters are told apart. A script with more has made new names as it went.
+const COUNTERS_MAX: usize = 16;
+
+/// Where the work stands, by what was printed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stand {
+    pub step: f64,
+    pub total: Option<f64>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    epoch: Option<Count>,
+    /// Epochs are counted from 0.
+    from_zero: bool,
+    counters: Vec<Counter>,
+    main: Option<usize>,
+    /// The main counter is that of the whole training.
+    is_whole: bool,
+    best: Option<f64>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    name: String,
+    is_bar: bool,
+    of: Option<f64>,
+    at: f64,
+    /// What it had counted before it began anew.
+    base: f64,
+    /// How often it grew.
+    grew: u32,
+    /// The epoch at its last count, whether it began anew with an epoch, and whether it went on over one.
+    epoch: Option<f64>,
+    begins_with_epoch: bool,
+    spans_epochs: bool,
+}
+
+impl Steps {
+    /// `None`: nothing new.
+    pub(crate) fn take(&mut self, line: &Line) -> Option<Stand> {
+        if let Some(epoch) = line.epoch {
+            self.from_zero |= epoch.at == 0.0;
+            let of = epoch.of.or(self.epoch.and_then(|before| before.of));
+            if self.epoch.is_none_or(|before| epoch.at >= before.at) && of.is_none_or(|of| epoch.at <= of) {
+                self.epoch = Some(Count { at: epoch.at, of });
+            }
+        }
+        if line.is_trainer
+            && let Some(main) = self.main
+        {
+            self.is_whole |= self.counters[main].is_bar && self.counters[main].name.is_empty();
+        }
+        let stand = match line.count {
+            Some(count) => self.counted(count, line),
+            // Where a counter runs, an epoch only says what it counts within.
+            None if self.main.is_none() => line.epoch.map(|epoch| Stand { step: epoch.at, total: epoch.of }),
+            None => None,
+        }?;
+        if self.best.is_some_and(|best| stand.step < best) {
+            return None;
+        }
+        self.best = Some(stand.step);
+        Some(stand)
+    }
+
+    fn counted(&mut self, count: Count, line: &Line) -> Option<Stand> {
+        let index = self.counter(count, line)?;
+        let main = *self.main.get_or_insert(index);
+        let (best, epoch) = (self.best, self.epoch.map(|epoch| epoch.at));
+        let is_full = |counter: &Counter| counter.of.is_some_and(|of| counter.at >= of);
+        if index != main {
+            // One that begins with each epoch goes on to the end; what comes after it is an evaluation.
+            if self.is_whole || self.counters[main].begins_with_epoch || !is_full(&self.counters[main]) {
+                self.counters[index].count(count.at, epoch);
+                return None;
+            }
+            self.counters[index].base = best.unwrap_or(0.0);
+            self.main = Some(index);
+            if count.at < self.counters[index].at {
+                self.counters[index].at = 0.0;
+            }
+        }
+        let counter = &mut self.counters[index];
+        counter.count(count.at, epoch);
+        // A number that is only once in a log may be of the settings.
+        if !counter.is_bar && counter.grew == 0 {
+            return None;
+        }
+        Some(self.stand(index))
+    }
+
+    fn stand(&self, index: usize) -> Stand {
+        let counter = &self.counters[index];
+        let counted = counter.base + counter.at;
+        let Some((epoch, of)) = self.epoch.zip(counter.of).filter(|_| counter.begins_with_epoch && !counter.spans_epochs && !self.is_whole) else {
+            let is_told = !counter.is_bar && counter.grew >= 3 && counter.base == 0.0 && (counter.spans_epochs || self.epoch.is_none());
+            let total = counter.of.filter(|of| self.is_whole || (is_told && *of >= TOTAL_MIN));
+            return Stand { step: counted, total };
+        };
+        let before = if self.from_zero { epoch.at } else { epoch.at - 1.0 };
+        // Of those that count from 0, some name the last epoch and some how many there are.
+        Stand { step: (before.floor() * of + counter.at).max(0.0), total: epoch.of.filter(|_| !self.from_zero).map(|epochs| epochs * of) }
+    }
+
+    fn counter(&mut self, count: Count, line: &Line) -> Option<usize> {
+        let known = self.counters.iter().position(|counter| counter.name == line.name && counter.of == count.of && counter.is_bar == line.is_bar);
+        if known.is_some() {
+            return known;
+        }
+        (self.counters.len() < COUNTERS_MAX).then(|| {
+            let (name, is_bar, of) = (line.name.clone(), line.is_bar, count.of);
+            let (base, grew, epoch) = (0.0, 0, self.epoch.map(|epoch| epoch.at));
+            self.counters.push(Counter { name, is_bar, of, at: count.at, base, grew, epoch, begins_with_epoch: false, spans_epochs: false });
+            self.counters.len() - 1
+        })
+    }
+}
+
+impl Counter {
+    fn count(&mut self, at: f64, epoch: Option<f64>) {
+        let next_epoch = epoch.zip(self.epoch).is_some_and(|(now, before)| now.floor() > before.floor());
+        if at < self.at {
+            self.base += self.at;
+            self.begins_with_epoch |= next_epoch;
+        } else if at > self.at {
+            self.grew = self.grew.saturating_add(1);
+            self.spans_epochs |= next_epoch && !self.begins_with_epoch;
+        }
+        (self.at, self.epoch) = (at, epoch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::log::progress_lines::Reader;
+
+    /// All that was shown, in order.
+    fn shown(lines: &[&str]) -> Vec<(f64, Option<f64>)> {
+        let (reader, mut steps) = (Reader::new(), Steps::default());
+        lines.iter().filter_map(|line| steps.take(&reader.read(line)?)).map(|stand| (stand.step, stand.total)).collect()
+    }
+
+    fn bar(name: &str, at: u32, of: u32) -> String {
+        format!("{name} {}%|███   | {at}/{of} [00:01<00:01,  8.5it/s]", at * 100 / of)
+    }
+
+    #[test]
+    fn a_bar_that_begins_anew_is_counted_on_and_has_no_end() {
+        let lines: Vec<String> = [5, 10, 4, 10, 3].iter().map(|at| bar("", *at, 10)).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(shown(&lines), [(5.0, None), (10.0, None), (14.0, None), (20.0, None), (23.0, None)]);
+    }
+
+    #[test]
+    fn epochs_and_the_bar_within_are_one_count() {
+        let lines =
+            ["Epoch 1/3", "10/20 ━━━━ 1s 20ms/step", "20/20 ━━━━ 1s 20ms/step", "Epoch 2/3", " 5/20 ━━━━ 1s 20ms/step", "20/20 ━━━━ 1s 20ms/step"];
+        assert_eq!(shown(&lines), [(1.0, Some(3.0)), (10.0, None), (20.0, None), (25.0, Some(60.0)), (40.0, Some(60.0))]);
+        let lines: Vec<String> = [(0, 10), (0, 20), (1, 2), (2, 7)].iter().map(|(epoch, at)| bar(&format!("Epoch {epoch}:"), *at, 20)).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(shown(&lines), [(10.0, None), (20.0, None), (22.0, None), (47.0, None)]);
+    }
+
+    #[test]
+    fn the_trainers_bar_is_believed_once_it_tells_its_loss_and_its_evaluation_is_a_sign_of_life() {
+        let said = "{'loss': '1.9', 'learning_rate': '4e-05', 'epoch': '0.4'}";
+        let lines =
+            [bar("", 10, 75), said.to_owned(), bar("", 20, 75), bar("", 3, 10), bar("", 10, 10), bar("", 26, 75), bar("", 75, 75), bar("", 9, 10)];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(shown(&lines), [(10.0, None), (20.0, Some(75.0)), (26.0, Some(75.0)), (75.0, Some(75.0))]);
+    }
+
+    #[test]
+    fn steps_of_all_epochs_are_no_steps_within_one() {
+        let lines = ["epoch 1 step 100/900", "epoch 1 step 200/900", "epoch 1 step 300/900", "epoch 2 step 400/900", "epoch 2 step 500/900"];
+        assert_eq!(shown(&lines), [(200.0, None), (300.0, None), (400.0, Some(900.0)), (500.0, Some(900.0))]);
+        assert_eq!(shown(&["Step 1/4 : FROM x", "Step 2/4 : RUN y", "Step 3/4 : RUN z", "Step 4/4 : CMD"]).last(), Some(&(4.0, None)));
+        assert_eq!(shown(&["will stop at step 100"]), []);
+    }
+
+    /// What tqdm 4.70, Lightning 2.6, transformers 5.24, Keras 3 and Ultralytics 8.4 really printed at a terminal.
+    #[test]
+    fn recordings_of_stock_programs_come_to_their_last_step() {
+        type Recording = (&'static str, &'static [u8], usize, (f64, Option<f64>));
+        let cases: [Recording; 5] = [
+            ("tqdm", include_bytes!("../../../tests/data/printed/tqdm.txt"), 40, (143.0, None)),
+            ("Lightning", include_bytes!("../../../tests/data/printed/lightning.txt"), 15, (60.0, None)),
+            ("Trainer", include_bytes!("../../../tests/data/printed/trainer.txt"), 8, (75.0, Some(75.0))),
+            ("Keras", include_bytes!("../../../tests/data/printed/keras.txt"), 20, (60.0, Some(60.0))),
+            ("Ultralytics", include_bytes!("../../../tests/data/printed/ultralytics.txt"), 20, (60.0, Some(60.0))),
+        ];
+        for (name, bytes, least, last) in cases {
+            let text = String::from_utf8_lossy(bytes);
+            let lines: Vec<&str> = text.split(['\r', '\n']).collect();
+            let shown = shown(&lines);
+            assert!(shown.len() >= least && shown.is_sorted_by(|before, after| before.0 <= after.0), "{name}: {shown:?}");
+            assert_eq!(shown.last(), Some(&last), "{name}: {shown:?}");
+        }
+    }
+
+    #[test]
+    fn progress_never_goes_back_whatever_is_printed() {
+        let mut state = 7_u32;
+        let mut lines = Vec::new();
+        for _ in 0..3000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (kind, at) = (state >> 29, (state >> 8) % 50);
+            lines.push(match kind {
+                0 => format!("epoch {}/9", at % 10),
+                1 => format!("step {at}"),
+                2 => bar("", at, 50),
+                3 => bar("train", at, 60),
+                4 => bar(&format!("Epoch {}/9", at % 10), at, 50),
+                _ => format!("step {at}/100 epoch {}", at % 7),
+            });
+        }
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let shown = shown(&lines);
+        assert!(shown.len() > 10 && shown.is_sorted_by(|before, after| before.0 <= after.0));
+        assert!(shown.iter().all(|(step, total)| total.is_none_or(|total| total >= *step)), "{shown:?}");
+    }
+}

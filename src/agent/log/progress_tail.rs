@@ -1,0 +1,198 @@
+//! Follows the progress file of the workload, and waits for its done marker.
+//!
+//! ```text
+//!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> Board: steps, marks, signs
+//!                                    └ marks are counted once their bound is known: what was written by then they cover
+//! ```
+//! What must never live here: what the signs come to ([`crate::agent::activity_board`]), or what a mark covers (the module `checkpoint::declared` beside it).
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::agent::activity_board::{Board, Moment};
+use crate::agent::report::journal::Journal;
+use crate::agent::report::retry_sender::Task;
+use crate::job::ProgressLine;
+use crate::jobdir::What;
+use crate::ports::{Clock, Files};
+
+/// Read from the progress file in one poll. A line is about a hundred bytes: this is ten thousand steps a second.
+/// What is left is read by the next poll.
+const READ_BYTES_MAX: usize = 1024 * 1024;
+
+/// A line longer than this is not a progress line; it is counted once and passed over.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// After the last poll of the file. The loop polls at each of its ticks, about once a second; a loop that is busy with
+/// something else, a drain above all, must not hold a mark up. Shorter than a tick, and the processor wakes twice for it.
+const POLL: Duration = Duration::from_millis(1500);
+
+/// Follows the progress file and waits for the done marker; ends when it is dropped.
+pub struct ProgressTail {
+    tail: Arc<Mutex<Tail>>,
+    /// Somebody has just polled: the task may sleep on.
+    polled: Arc<Notify>,
+    _task: Task,
+}
+
+struct Tail {
+    files: Arc<dyn Files>,
+    clock: Arc<dyn Clock>,
+    board: Board,
+    journal: Journal,
+    path: PathBuf,
+    done_marker: Option<PathBuf>,
+    offset: u64,
+    inode: Option<u64>,
+    rest: Vec<u8>,
+    /// The rest of a line that is too long is passed over.
+    skipping: bool,
+    /// The newest line was a mark.
+    ends_with_mark: bool,
+    /// What the file held at the first poll was written at an unknown time, however many polls it takes to read it.
+    old: Option<u64>,
+    complained: bool,
+    /// A value that was lost of a line was named.
+    named_lost: bool,
+}
+
+impl ProgressTail {
+    /// `done_marker`: a file whose appearance says that the work is done.
+    pub fn new(files: Arc<dyn Files>, clock: Arc<dyn Clock>, board: Board, journal: Journal, path: PathBuf, done_marker: Option<PathBuf>) -> Self {
+        let tail = Arc::new(Mutex::new(Tail {
+            files,
+            clock: Arc::clone(&clock),
+            board,
+            journal,
+            path,
+            done_marker,
+            offset: 0,
+            inode: None,
+            rest: Vec::new(),
+            skipping: false,
+            ends_with_mark: false,
+            old: None,
+            complained: false,
+            named_lost: false,
+        }));
+        let polled = Arc::new(Notify::new());
+        let (tail_of_task, by_loop) = (Arc::clone(&tail), Arc::clone(&polled));
+        let task = Task::spawn(async move {
+            lock(&tail_of_task).poll();
+            loop {
+                tokio::select! {
+                    biased;
+                    () = clock.sleep(POLL) => lock(&tail_of_task).poll(),
+                    () = by_loop.notified() => {}
+                }
+            }
+        });
+        ProgressTail { tail, polled, _task: task }
+    }
+
+    /// Takes in what is new, now: a few small reads. For whoever is about to decide, or to write down the end.
+    pub fn poll(&self) {
+        lock(&self.tail).poll();
+        self.polled.notify_one();
+    }
+}
+
+fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
+    tail.lock().expect("nobody panics while holding the tail: it only parses and adds")
+}
+
+impl Tail {
+    /// Never fails: a file that cannot be read is said once.
+    fn poll(&mut self) {
+        if let Err(error) = self.read() {
+            self.complain(&format!("cannot read the progress file: {error}"));
+        }
+        self.old.get_or_insert(0);
+        if let Some(marker) = &self.done_marker
+            && let Ok(Some(stamp)) = self.files.stamp(marker)
+            && self.board.is_news(stamp.modified_nanos)
+        {
+            self.board.set_done(self.clock.mono());
+        }
+    }
+
+    fn read(&mut self) -> std::io::Result<()> {
+        let Some(stamp) = self.files.stamp(&self.path)? else { return Ok(()) };
+        if self.inode.is_some_and(|inode| inode != stamp.inode) || stamp.bytes < self.offset {
+            // Replaced or cut: a workload that began its file anew.
+            (self.offset, self.skipping) = (0, false);
+            self.old = self.old.and(Some(0));
+            self.rest.clear();
+        }
+        self.inode = Some(stamp.inode);
+        let old = *self.old.get_or_insert(stamp.bytes);
+        if stamp.bytes == self.offset {
+            return Ok(());
+        }
+        let bytes = self.files.read_from(&self.path, self.offset, READ_BYTES_MAX)?.unwrap_or_default();
+        let now = Moment::now(&*self.clock);
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.offset += part.len() as u64;
+            self.part(part, now, self.offset > old);
+        }
+        if self.board.is_unsettled() {
+            let written = self.files.stamp(&self.path).ok().flatten();
+            // A line that follows the mark may be the last before the next save, and a file system has one time for both: what has the
+            // time of that line came after the mark (seed 33000455 of 24 h).
+            let is_newest = self.ends_with_mark && self.rest.is_empty() && !self.skipping && written.is_some_and(|stamp| stamp.bytes == self.offset);
+            self.board.settle(written.map(|stamp| stamp.modified_nanos - i64::from(!is_newest)));
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, part: &[u8], now: Moment, timed: bool) {
+        let ends = part.ends_with(b"\n");
+        if !self.skipping {
+            self.rest.extend_from_slice(part);
+            if ends {
+                let line = std::mem::take(&mut self.rest);
+                self.line(&line, now, timed);
+            } else if self.rest.len() > LINE_BYTES_MAX {
+                self.rest.clear();
+                self.skipping = true;
+                self.board.sign();
+                self.complain("a line of the progress file is longer than 64 KiB");
+            }
+        }
+        if ends {
+            self.skipping = false;
+        }
+    }
+
+    fn line(&mut self, line: &[u8], now: Moment, timed: bool) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        match ProgressLine::parse(&String::from_utf8_lossy(line)) {
+            Ok(line) => {
+                if !line.lost.is_empty() && !std::mem::replace(&mut self.named_lost, true) {
+                    let text = format!("the progress file holds a value that cannot be taken: `{}` (said once)", line.lost.join("`, `"));
+                    self.journal.record(What::Attention { text });
+                }
+                self.ends_with_mark = line.checkpoint.is_some();
+                self.board.line(line, now, timed);
+            }
+            Err(error) => {
+                self.ends_with_mark = false;
+                self.board.sign();
+                let shown: String = String::from_utf8_lossy(line).trim().chars().take(80).collect();
+                self.complain(&format!("{error}: `{shown}`"));
+            }
+        }
+    }
+
+    fn complain(&mut self, text: &str) {
+        if !self.complained {
+            self.complained = true;
+            self.journal.record(What::Attention { text: format!("{text} (said once)") });
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Reads the workload's output for signs of life: how much of it there is, lines that match, the line that says "done".
+//!
+//! Never waits for the store: a store that is down must not make a job look stalled. Work is bounded by bytes and by
+//! lines a second; what a flood brings beyond that is counted and not matched.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use regex_lite::Regex;
+
+use super::handle::{Follow, Shared, segment_name, segments};
+use super::progress_lines::Reader;
+use super::progress_steps::{Stand, Steps};
+use crate::agent::activity_board::{Board, Moment};
+use crate::agent::report::retry_sender::Outbox;
+use crate::agent::startup::attempt::SETUP;
+use crate::agent::wake::to_next;
+
+/// Between two looks when nobody asks for one. The loop asks at each of its ticks, about once a second, if something was
+/// printed, which is how late a step in the log is seen; a pace of our own would wake the processor as often again. This
+/// one is for output that the holder could not count.
+pub(crate) const LOOK: Duration = Duration::from_secs(4);
+
+/// Read in one look.
+const LOOK_BYTES_MAX: u64 = 16 << 20;
+
+/// Between two looks of which the first did not reach the end, so 32 MB a second: thirty times what a chatty training
+/// prints, and a few percent of a core.
+const BEHIND: Duration = Duration::from_millis(500);
+
+/// Read at a time, between which others get their turn.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// The beginning of a line that is matched. Progress lines are short; the 10 MB line of somebody's tensor is one line.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// Lines matched in one look: at some ten microseconds each, two percent of a core. Others count as bytes only.
+const LINES_MAX: usize = 1000;
+
+/// Read in one look where nothing is searched for but a bar: its newest state is at the end.
+const SKIM_BYTES: u64 = 64 * 1024;
+
+/// What a line said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Said {
+    /// It matches the pattern; its step, if its first group is a number.
+    Match(Option<f64>),
+    /// A step by a bar or a line of a stock program, and its loss.
+    Shown(Stand, Option<f64>),
+    Done,
+}
+
+/// Splits bytes into lines and looks at each of them.
+#[derive(Default)]
+pub(crate) struct LineScan {
+    pattern: Option<Regex>,
+    done_line: Option<String>,
+    /// Without a pattern.
+    shown: Option<(Reader, Steps)>,
+    /// The start is the command's, and not the setup's.
+    is_work: bool,
+    line: Vec<u8>,
+    lines_left: usize,
+}
+
+impl LineScan {
+    pub(crate) fn new(pattern: Option<Regex>, done_line: Option<String>) -> Self {
+        let shown = pattern.is_none().then(|| (Reader::new(), Steps::default()));
+        LineScan { pattern, done_line, shown, is_work: true, line: Vec::new(), lines_left: LINES_MAX }
+    }
+
+    /// Whether each line is to be looked at.
+    fn wants_all(&self) -> bool {
+        self.pattern.is_some() || self.done_line.is_some()
+    }
+
+    /// Another start of the workload, or its setup, whose bars are not the work's.
+    fn begins(&mut self, is_work: bool) {
+        self.is_work = is_work;
+        if let Some((_, steps)) = &mut self.shown {
+            *steps = Steps::default();
+        }
+    }
+
+    pub(crate) fn renew(&mut self) {
+        self.lines_left = LINES_MAX;
+    }
+
+    /// A carriage return ends a line too: progress bars write nothing else.
+    pub(crate) fn feed(&mut self, bytes: &[u8], mut said: impl FnMut(Said)) {
+        for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            let ends = part.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r'));
+            let text = if ends { &part[..part.len() - 1] } else { part };
+            let room = LINE_BYTES_MAX - self.line.len();
+            self.line.extend_from_slice(&text[..text.len().min(room)]);
+            if ends {
+                self.line_ends(&mut said);
+                self.line.clear();
+            }
+        }
+    }
+
+    /// The output has ended: so has its last line.
+    pub(crate) fn end(&mut self, mut said: impl FnMut(Said)) {
+        self.line_ends(&mut said);
+        self.line.clear();
+    }
+
+    fn line_ends(&mut self, said: &mut impl FnMut(Said)) {
+        if self.done_line.as_ref().is_some_and(|done| self.line.trim_ascii() == done.as_bytes().trim_ascii()) {
+            said(Said::Done);
+        }
+        if self.line.is_empty() || self.lines_left == 0 {
+            return;
+        }
+        self.lines_left -= 1;
+        let text = String::from_utf8_lossy(&self.line);
+        if let Some((reader, steps)) = self.shown.as_mut().filter(|_| self.is_work)
+            && let Some(line) = reader.read(&text)
+            && let Some(stand) = steps.take(&line)
+        {
+            said(Said::Shown(stand, line.loss));
+        }
+        let Some(pattern) = &self.pattern else { return };
+        if let Some(captures) = pattern.captures(&text) {
+            let step = captures.get(1).and_then(|group| group.as_str().replace([',', '_'], "").parse().ok());
+            said(Said::Match(step));
+        }
+    }
+}
+
+/// Where in the log the scan is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub start: u32,
+    pub segment: u64,
+    pub offset: u64,
+}
+
+/// The scan of all starts, one after the other.
+struct Scan {
+    shared: Arc<Shared>,
+    board: Board,
+    lines: LineScan,
+    place: Place,
+    budget: u64,
+    /// What was there before the first look was written at an unknown time.
+    timed: bool,
+}
+
+/// Runs for as long as the agent lives.
+pub(crate) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
+    let mut scan = Scan { shared, board, lines, place: Place::default(), budget: 0, timed: false };
+    loop {
+        scan.lines.renew();
+        scan.budget = LOOK_BYTES_MAX;
+        let mut behind = false;
+        for follow in &*scan.shared.follows() {
+            behind = follow.start >= scan.place.start && !scan.read(follow).await;
+            if behind {
+                break;
+            }
+        }
+        scan.timed = true;
+        let clock = &scan.shared.outbox.clock;
+        tokio::select! {
+            biased;
+            () = clock.sleep(if behind { BEHIND } else { to_next(clock.mono(), LOOK) }) => {}
+            () = scan.shared.wake_scan.notified() => {}
+        }
+    }
+}
+
+impl Scan {
+    /// Reads what is new of a start; `false` when there is more than may be read in one look.
+    async fn read(&mut self, follow: &Follow) -> bool {
+        if follow.start > self.place.start {
+            self.end_line();
+            self.place = Place { start: follow.start, segment: 0, offset: 0 };
+            *self.shared.scanned() = self.place;
+            self.lines.begins(follow.label.as_deref() != Some(SETUP));
+        }
+        let dir = follow.dir.join("log");
+        for (segment, bytes) in segments(&self.shared.outbox, &dir) {
+            if segment < self.place.segment {
+                continue;
+            }
+            if segment > self.place.segment {
+                self.place = Place { start: follow.start, segment, offset: 0 };
+            }
+            let unread = bytes.saturating_sub(self.place.offset);
+            let skim = if self.lines.is_work && !self.board.tells() { SKIM_BYTES } else { 0 };
+            if !self.lines.wants_all() && unread > skim {
+                self.board.logged(unread - skim);
+                self.place.offset = bytes - skim;
+                self.lines.line.clear();
+            }
+            while self.place.offset < bytes && self.budget > 0 && self.chunk(&dir).await {}
+            *self.shared.scanned() = self.place;
+            if self.place.offset < bytes && self.budget == 0 {
+                return false;
+            }
+        }
+        if follow.ended {
+            self.end_line();
+        }
+        true
+    }
+
+    /// Reads a little; `false` when there is nothing to be had.
+    async fn chunk(&mut self, dir: &Path) -> bool {
+        let path = dir.join(segment_name(self.place.segment));
+        let Ok(Some(bytes)) = self.shared.outbox.files.read_from(&path, self.place.offset, CHUNK_BYTES) else { return false };
+        self.place.offset += bytes.len() as u64;
+        self.budget = self.budget.saturating_sub(bytes.len() as u64);
+        self.board.logged(bytes.len() as u64);
+        let Scan { lines, board, shared, timed, .. } = self;
+        // Of the states that came since the last look only the newest has its time.
+        let mut shown = None;
+        lines.feed(&bytes, |said| match said {
+            Said::Shown(..) => shown = Some(said),
+            said => tell(board, &shared.outbox, said, *timed),
+        });
+        shown.into_iter().for_each(|said| tell(board, &shared.outbox, said, *timed));
+        tokio::task::yield_now().await;
+        !bytes.is_empty()
+    }
+
+    fn end_line(&mut self) {
+        let Scan { lines, board, shared, timed, .. } = self;
+        lines.end(|said| tell(board, &shared.outbox, said, *timed));
+    }
+}
+
+fn tell(board: &Board, outbox: &Outbox, said: Said, timed: bool) {
+    let now = Moment::now(&*outbox.clock);
+    match said {
+        Said::Done => board.set_done(now.mono),
+        Said::Match(step) => {
+            board.sign();
+            if let Some(step) = step {
+                board.step(step, now, timed);
+            }
+        }
+        Said::Shown(stand, loss) => board.shown(stand, loss, now, timed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(pattern: &str, done: Option<&str>, pieces: &[&[u8]]) -> Vec<Said> {
+        let mut scan = LineScan::new(Some(Regex::new(pattern).unwrap()), done.map(str::to_owned));
+        let mut said = Vec::new();
+        for piece in pieces {
+            scan.feed(piece, |what| said.push(what));
+        }
+        scan.end(|what| said.push(what));
+        said
+    }
+
+    #[test]
+    fn lines_match_across_pieces_and_the_first_group_is_the_step() {
+        let step = |step| Said::Match(Some(step));
+        assert_eq!(scan(r"step (\d+)", None, &[b"epoch 1 st", b"ep 12 loss 0.1\nnoise\nstep 13"]), [step(12.0), step(13.0)]);
+        assert_eq!(scan(r"(\d[\d,]*)/", None, &[b"\r1,024/9000 it\r2,048/9000 it\r"]), [step(1024.0), step(2048.0)]);
+        assert_eq!(scan("epoch", Some("ALL DONE"), &[b"epoch x\n  ALL DONE \nnot ALL DONE\n"]), [Said::Match(None), Said::Done]);
+    }
+
+    #[test]
+    fn ten_megabytes_in_a_line_and_binary_are_one_line_each() {
+        let long = vec![b'x'; 10 << 20];
+        let binary: Vec<u8> = (0..=255u8).filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
+        assert_eq!(scan("^x", None, &[&long, b"\n", &binary, b"\nstep\n"]), [Said::Match(None)]);
+    }
+
+    #[test]
+    fn without_a_pattern_bars_are_read_and_those_of_a_setup_are_not() {
+        let bar = b"\r 37%|###   | 37/100 [00:10<00:17,  3.60it/s]\r 40%|###   | 40/100 [00:11<00:17,  3.60it/s]\r";
+        let read = |is_work| {
+            let mut scan = LineScan::new(None, None);
+            scan.begins(is_work);
+            let mut said = Vec::new();
+            scan.feed(bar, |what| said.push(what));
+            said
+        };
+        let shown = |step| Said::Shown(Stand { step, total: None }, None);
+        assert_eq!((read(true), read(false)), (vec![shown(37.0), shown(40.0)], vec![]));
+        assert_eq!(scan("never", None, &[bar]), [], "a pattern goes before");
+    }
+
+    #[test]
+    fn a_flood_of_lines_is_matched_only_so_far_and_the_done_line_is_always_seen() {
+        let mut text = b"step 1\n".repeat(LINES_MAX * 3);
+        text.extend_from_slice(b"done\n");
+        let said = scan(r"step (\d+)", Some("done"), &[&text]);
+        assert_eq!(said.len(), LINES_MAX + 1);
+        assert_eq!(said.last(), Some(&Said::Done));
+    }
+}

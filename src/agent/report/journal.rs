@@ -1,0 +1,238 @@
+//! What happened, in order: numbered events, kept in a local file first and then sent in batches.
+//!
+//! ```text
+//!   record ──> events.jsonl (local) ──> [1 | 2 3 4 | 5 ...] ──> jobs/<job>/attempts/<n>/events/<first>.jsonl
+//! ```
+//! The local file keeps numbering and unsent events over a crash of the agent. The borders of a batch are written down
+//! before it is sent: after a crash, or a lost reply, the same bytes go under the same key again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::FutureExt;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
+
+use super::retry_sender::{Outbox, Pace, Task};
+use crate::jobdir::{Event, What};
+
+/// Unsent events kept in memory. A day's job makes some hundreds, and a store that is down for 20 minutes delays about
+/// twenty; a verdict that flaps every second fills this in an hour. Smaller would lose reasons, larger costs memory (a
+/// thousand events are about 0.5 MB).
+const UNSENT_MAX: usize = 2000;
+
+/// Beyond [`UNSENT_MAX`], room for what must not be lost: phases, ends, checkpoints, losses.
+const UNSENT_RESERVE: usize = 200;
+
+/// Events in one object: large enough to drain a backlog at once, small enough for one small write.
+const BATCH_MAX: usize = 200;
+
+/// How long an ordinary event may wait for company. A watcher sees it that much later; each batch is one write to the
+/// store.
+const GATHER: Duration = Duration::from_secs(2);
+
+/// The local file is begun anew beyond this size, once everything in it was sent.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
+
+const EVENTS: &str = "events.jsonl";
+const BORDERS: &str = "events.borders.json";
+
+/// The sending end. Cheap to clone; the sender lives until the last clone is dropped.
+#[derive(Clone)]
+pub struct Journal {
+    inner: Arc<Inner>,
+    _task: Arc<Task>,
+}
+
+struct Inner {
+    outbox: Outbox,
+    book: Mutex<Book>,
+    /// Something was recorded, or somebody waits.
+    wake: Notify,
+    pace: Pace,
+    acked: watch::Sender<u64>,
+}
+
+struct Book {
+    next: u64,
+    unsent: VecDeque<Event>,
+    borders: Borders,
+    /// Events for which there was no room, not yet reported.
+    dropped: u64,
+    file_bytes: u64,
+    disk_failed: bool,
+}
+
+/// Everything up to `acked` is in the store; `acked + 1 ..= sending` is on its way as one batch.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Borders {
+    acked: u64,
+    sending: u64,
+}
+
+impl Journal {
+    /// Takes up what an earlier agent left in the state folder, and starts the sender.
+    pub fn start(outbox: Outbox) -> Self {
+        let book = Book::open(&outbox);
+        let (acked, _) = watch::channel(book.borders.acked);
+        let inner = Arc::new(Inner { outbox, book: Mutex::new(book), wake: Notify::new(), pace: Pace::default(), acked });
+        let task = Task::spawn(run(Arc::clone(&inner)));
+        Journal { inner, _task: Arc::new(task) }
+    }
+
+    /// Numbers and keeps an event, and leaves the rest to the sender. Gives its number; `None` when there was no room for
+    /// it, which is itself reported later.
+    pub fn record(&self, what: What) -> Option<u64> {
+        let important = important(&what);
+        let seq = self.inner.book().add(&self.inner.outbox, what, important);
+        self.inner.wake.notify_one();
+        seq
+    }
+
+    /// Waits until everything recorded so far is in the store; `false` when that took too long.
+    pub async fn flush(&self, within: Duration) -> bool {
+        let target = self.inner.book().next - 1;
+        let mut acked = self.inner.acked.subscribe();
+        self.inner.pace.hurry();
+        self.inner.wake.notify_one();
+        let done = self.inner.outbox.within(within, acked.wait_for(|acked| *acked >= target)).await;
+        self.inner.pace.relax();
+        matches!(done, Some(Ok(_)))
+    }
+
+    /// Events that are not yet in the store.
+    pub fn unsent(&self) -> usize {
+        self.inner.book().unsent.len()
+    }
+}
+
+/// What a person watches for; a verdict that changes may wait two seconds.
+fn important(what: &What) -> bool {
+    !matches!(what, What::Verdict { .. } | What::Agent { .. } | What::Unknown)
+}
+
+async fn run(inner: Arc<Inner>) {
+    loop {
+        let batch = loop {
+            if let Some(batch) = inner.book().batch() {
+                break batch;
+            }
+            inner.wake.notified().await;
+            inner.gather().await;
+            inner.book().close_batch(&inner.outbox);
+        };
+        let outbox = &inner.outbox;
+        outbox.persist("a batch of events", &inner.pace, || outbox.dir.put_events(outbox.attempt, &batch).boxed()).await;
+        let acked = inner.book().acknowledge(outbox);
+        inner.acked.send_replace(acked);
+    }
+}
+
+impl Inner {
+    /// Waits for company, until something important comes, somebody waits, or it has been long enough.
+    async fn gather(&self) {
+        let clock = &self.outbox.clock;
+        let end = clock.mono() + GATHER;
+        while !self.pace.hurried() && !self.book().unsent.iter().any(|event| important(&event.what)) {
+            let left = end.saturating_sub(clock.mono());
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = clock.sleep(left) => {}
+                () = self.wake.notified() => {}
+            }
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().expect("nobody panics while holding the book: it does no more than move events and call Files")
+    }
+}
+
+impl Book {
+    fn open(outbox: &Outbox) -> Self {
+        let borders: Borders = outbox.recall(BORDERS).unwrap_or_default();
+        let path = outbox.state.join(EVENTS);
+        let bytes = outbox.files.read(&path).ok().flatten().unwrap_or_default();
+        let events: Vec<Event> = bytes.split(|byte| *byte == b'\n').map_while(|line| serde_json::from_slice(line).ok()).collect();
+        let last = events.last().map_or(0, |event| event.seq).max(borders.acked).max(borders.sending);
+        let unsent: VecDeque<Event> = events.into_iter().filter(|event| event.seq > borders.acked).collect();
+        let mut book = Book { next: last + 1, unsent, borders, dropped: 0, file_bytes: 0, disk_failed: false };
+        // Also cuts off a line that a crash left half written.
+        book.rewrite(outbox);
+        book
+    }
+
+    fn add(&mut self, outbox: &Outbox, what: What, important: bool) -> Option<u64> {
+        let room = UNSENT_MAX + if important { UNSENT_RESERVE } else { 0 };
+        if self.unsent.len() >= room {
+            self.dropped += 1;
+            return None;
+        }
+        let seq = self.next;
+        let event = Event { seq, at: outbox.clock.now(), what };
+        let line = line(&event);
+        match outbox.files.append(&outbox.state.join(EVENTS), &line) {
+            Ok(()) => self.file_bytes += line.len() as u64,
+            Err(error) if !self.disk_failed => {
+                // They still go to the store; only a crash of the agent before that would lose them.
+                tracing::warn!("events are no longer kept on disk: {error}");
+                self.disk_failed = true;
+            }
+            Err(_) => {}
+        }
+        self.unsent.push_back(event);
+        self.next += 1;
+        Some(seq)
+    }
+
+    /// The batch whose borders are drawn, if one is.
+    fn batch(&self) -> Option<Vec<Event>> {
+        let Borders { acked, sending } = self.borders;
+        (sending > acked).then(|| self.unsent.iter().take_while(|event| event.seq <= sending).cloned().collect())
+    }
+
+    fn close_batch(&mut self, outbox: &Outbox) {
+        if let Some(last) = self.unsent.iter().take(BATCH_MAX).next_back() {
+            self.borders.sending = last.seq;
+            outbox.keep(BORDERS, &self.borders);
+        }
+    }
+
+    /// The batch is in the store. Gives the number up to which everything is.
+    fn acknowledge(&mut self, outbox: &Outbox) -> u64 {
+        self.borders.acked = self.borders.sending;
+        while self.unsent.front().is_some_and(|event| event.seq <= self.borders.acked) {
+            self.unsent.pop_front();
+        }
+        if self.dropped > 0 {
+            let text = format!("{} events were not recorded: the store did not take them in time", self.dropped);
+            self.dropped = 0;
+            self.add(outbox, What::Loss { text }, true);
+        }
+        // The rest goes out as the next batch at once.
+        self.close_batch(outbox);
+        outbox.keep(BORDERS, &self.borders);
+        if self.unsent.is_empty() && self.file_bytes > FILE_BYTES_MAX {
+            self.rewrite(outbox);
+        }
+        self.borders.acked
+    }
+
+    fn rewrite(&mut self, outbox: &Outbox) {
+        let body: Vec<u8> = self.unsent.iter().flat_map(line).collect();
+        match outbox.files.replace(&outbox.state.join(EVENTS), &body) {
+            Ok(()) => self.file_bytes = body.len() as u64,
+            Err(error) => tracing::warn!("cannot tidy the local events: {error}"),
+        }
+    }
+}
+
+fn line(event: &Event) -> Vec<u8> {
+    let mut line = serde_json::to_vec(event).expect("events hold only strings, finite numbers and maps with string keys");
+    line.push(b'\n');
+    line
+}

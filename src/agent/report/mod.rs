@@ -1,0 +1,12 @@
+//! What the agent tells: heartbeat, events, samples, metrics, and the requests that it reads.
+
+pub(crate) mod attention;
+pub(crate) mod batch;
+pub mod heartbeat;
+pub mod journal;
+pub mod metrics;
+pub mod notice_watch;
+pub(crate) mod request_watch;
+pub mod retry_sender;
+pub mod samples;
+pub mod stack_dumps;

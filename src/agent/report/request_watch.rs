@@ -1,0 +1,103 @@
+//! The wishes that people leave in the job directory, looked for again and again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::journal::Journal;
+use super::retry_sender::{Outbox, Task, chain};
+use crate::agent::wake::to_next;
+use crate::job::{Request, Wish};
+use crate::jobdir::What;
+use crate::policy::Wishes;
+
+/// Two seconds on a local disk, five over the network: a person who types `lamp stop` waits this long, and each look is
+/// one listing.
+const EVERY_LOCAL: Duration = Duration::from_secs(2);
+const EVERY_REMOTE: Duration = Duration::from_secs(5);
+
+/// How long a limit waits for the first read. Every answer of a bucket takes a tenth of a second; longer, and a store that is down
+/// is a minute more of each machine that has nothing left to spend.
+const FIRST_READ_MAX: Duration = Duration::from_secs(60);
+
+/// What was asked for so far. Stays as it was while the store does not answer: a wish is never un-wished.
+pub type Requests = Wishes;
+
+/// The looking task; it ends with this handle.
+pub struct RequestWatch {
+    pub wishes: watch::Receiver<Requests>,
+    began: Duration,
+    was_read: Arc<AtomicBool>,
+    _task: Task,
+}
+
+impl RequestWatch {
+    pub fn start(outbox: Outbox, journal: Journal) -> Self {
+        let (sender, receiver) = watch::channel(Wishes::default());
+        let (began, was_read) = (outbox.clock.mono(), Arc::new(AtomicBool::new(false)));
+        let read = Arc::clone(&was_read);
+        let every = if outbox.dir.store().is_folder() { EVERY_LOCAL } else { EVERY_REMOTE };
+        let task = Task::spawn(async move {
+            let mut complained = false;
+            loop {
+                match outbox.dir.requests().await {
+                    Ok(requests) => {
+                        note(&outbox, &journal, &requests);
+                        let now = Wishes::of(&requests);
+                        sender.send_if_modified(|before| {
+                            let changed = *before != now;
+                            *before = now;
+                            changed
+                        });
+                        read.store(true, Ordering::Relaxed);
+                        complained = false;
+                    }
+                    Err(error) if !complained => {
+                        tracing::warn!("cannot look for requests: {}", chain(&error));
+                        complained = true;
+                    }
+                    Err(_) => {}
+                }
+                outbox.clock.sleep(to_next(outbox.clock.mono(), every)).await;
+            }
+        });
+        RequestWatch { wishes: receiver, began, was_read, _task: task }
+    }
+
+    /// Whether what was added to the limits is known, or will hardly be soon; `now` is on the steady clock.
+    pub fn are_known(&self, now: Duration) -> bool {
+        self.was_read.load(Ordering::Relaxed) || self.were_waited_for(now)
+    }
+
+    /// Whether a limit has waited for the store's first words for as long as it does.
+    pub fn were_waited_for(&self, now: Duration) -> bool {
+        now.saturating_sub(self.began) > FIRST_READ_MAX
+    }
+}
+
+/// `wishes.json`: the newest request that the journal knows.
+const NOTED: &str = "wishes.json";
+
+#[derive(Default, Serialize, Deserialize)]
+struct Noted {
+    number: u32,
+}
+
+/// Writes down what is seen for the first time. A rehearsed interruption is a matter between the controller and the cloud.
+fn note(outbox: &Outbox, journal: &Journal, requests: &[Request]) {
+    let noted = outbox.recall::<Noted>(NOTED).unwrap_or_default().number;
+    let new = requests.iter().filter(|request| request.number > noted);
+    let mut newest = noted;
+    for request in new {
+        newest = newest.max(request.number);
+        if !matches!(request.wish, Wish::Interrupt { .. }) {
+            journal.record(What::Wish { number: request.number, by: request.by.clone(), text: request.wish.to_string() });
+        }
+    }
+    if newest > noted {
+        outbox.keep(NOTED, &Noted { number: newest });
+    }
+}

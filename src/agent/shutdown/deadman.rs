@@ -1,0 +1,141 @@
+//! The agent tells the dead-man's switch of this machine: the deadline on disk, that the lease is held, and each 10 s that the agent is alive.
+//!
+//! ```text
+//!   user data: 15 minutes ──> the lease is held: the machine's hard end ──> it is raised: the new one
+//! ```
+//! The switch (`systemd/lamp-deadman.service`) compares the files with the wall clock and knows nothing of us. It stands
+//! behind an agent that is gone, so nothing here may need it alive later. What must never live here: a power-off.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::agent::run_loop::Agent;
+use crate::ports::{Clock, Files};
+
+/// Without a hard end the deadline is this far ahead. Shorter, and a disk that takes no writes for so long ends useful work;
+/// longer, and a machine whose agent is gone for good, and that nobody sweeps, bills for so long (docs/decisions/0018).
+const AHEAD: SignedDuration = SignedDuration::from_hours(24);
+
+/// How often the deadline is moved ahead: many times within [`AHEAD`].
+const RENEW: Duration = Duration::from_secs(10 * 60);
+
+/// After a failed write. A full disk may have room again soon; every second would fill the log.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// The wall clock was set when it disagrees by more than this with the clock that never steps. The switch looks once a
+/// minute, and a second of drift between two renewals is ordinary.
+const STEP: SignedDuration = SignedDuration::from_secs(30);
+
+/// How often the agent says that it is alive. Many times within the shortest lease (2 min), and twice between the two looks of the switch.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+
+/// The name of the count of boots in the agent's state folder: `systemd/lamp-boot.service` writes it.
+pub(crate) const BOOTS: &str = "boots";
+
+/// The files that the switch reads.
+#[derive(Clone, Debug)]
+pub struct SwitchFiles {
+    /// On disk: when the machine must be off, seconds since 1970.
+    pub deadline: PathBuf,
+    /// In memory, so that a full disk does not look like a silence: when the agent was alive, seconds since 1970, and how many
+    /// seconds its silence may last.
+    pub alive: PathBuf,
+}
+
+/// The agent's hand on the switch.
+pub struct Deadman {
+    file: PathBuf,
+    alive: PathBuf,
+    /// A machine may be silent for so long.
+    lease: Duration,
+    files: Arc<dyn Files>,
+    clock: Arc<dyn Clock>,
+    told: Mutex<Option<Told>>,
+    said: Mutex<Option<Said>>,
+}
+
+/// A sign of life.
+#[derive(Clone, Copy)]
+struct Said {
+    mono: Duration,
+    wall: Timestamp,
+    written: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Told {
+    mono: Duration,
+    wall: Timestamp,
+    /// The time as the agent counts it.
+    steady: Timestamp,
+    hard_end: Option<Timestamp>,
+    written: bool,
+}
+
+impl Deadman {
+    pub fn new(paths: SwitchFiles, lease: Duration, files: Arc<dyn Files>, clock: Arc<dyn Clock>) -> Self {
+        let SwitchFiles { deadline: file, alive } = paths;
+        Deadman { file, alive, lease, files, clock, told: Mutex::default(), said: Mutex::default() }
+    }
+
+    /// At every tick: writes each 10 s that the agent is alive, and at once after the wall clock was set.
+    pub fn say_alive(&self) {
+        let (mono, wall) = (self.clock.mono(), self.clock.now());
+        let mut said = self.said.lock().expect("it is only compared and set, which cannot panic");
+        let is_due = said.is_none_or(|said| mono.saturating_sub(said.mono) >= ALIVE_EVERY || wall.duration_since(said.wall).abs() > STEP);
+        if !is_due {
+            return;
+        }
+        let done = self.files.replace(&self.alive, format!("{} {}\n", wall.as_second(), self.lease.as_secs()).as_bytes());
+        if let Err(error) = &done
+            && said.is_none_or(|said| said.written)
+        {
+            tracing::warn!("the dead-man's switch is not told that the agent is alive, cannot write {}: {error}", self.alive.display());
+        }
+        *said = Some(Said { mono, wall, written: done.is_ok() });
+    }
+
+    /// At every tick: writes the deadline when it is another one. `steady` is the time as the agent counts it; the hard end
+    /// is as far away from that as the deadline is from the wall clock, whatever the wall clock was set to.
+    pub fn renew(&self, hard_end: Option<Timestamp>, steady: Timestamp) {
+        let (mono, wall) = (self.clock.mono(), self.clock.now());
+        let mut told = self.told.lock().expect("nobody panics while holding it: it is only compared and set");
+        let now = Told { mono, wall, steady, hard_end, written: false };
+        if !told.is_none_or(|told| is_due(&told, &now)) {
+            return;
+        }
+        let left = hard_end.map_or(AHEAD, |end| end.duration_since(steady));
+        let deadline = wall.as_second().saturating_add(left.as_secs().max(0));
+        let done = self.files.replace_durable(&self.file, format!("{deadline}\n").as_bytes());
+        if let Err(error) = &done
+            && told.is_none_or(|told| told.written)
+        {
+            tracing::warn!("the dead-man's switch keeps its old deadline, cannot write {}: {error}", self.file.display());
+        }
+        *told = Some(Told { written: done.is_ok(), ..now });
+    }
+}
+
+fn is_due(told: &Told, now: &Told) -> bool {
+    let passed = now.mono.saturating_sub(told.mono);
+    if !told.written {
+        return passed >= AGAIN;
+    }
+    let lasted = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+    // The wall clock was set, or the agent has learned what time it is.
+    let stepped = |before: Timestamp, after: Timestamp| (after.duration_since(before) - lasted).abs() > STEP;
+    let is_moved = stepped(told.wall, now.wall) || stepped(told.steady, now.steady);
+    is_moved || told.hard_end != now.hard_end || (now.hard_end.is_none() && passed >= RENEW)
+}
+
+impl Agent {
+    /// Keeps the switch at this machine's hard end.
+    pub(crate) fn renew_deadline(&self) {
+        let Some(deadman) = self.deadman.as_ref().filter(|_| !self.is_quiet()) else { return };
+        deadman.say_alive();
+        deadman.renew(self.kill_at(), self.steady_now());
+    }
+}

@@ -1,0 +1,114 @@
+//! What an ended workload left: its last checkpoint, outputs, the rest of the log and of the samples, and what nobody keeps.
+//!
+//! One deadline for all of it. Nothing here waits for a file system that does not answer beyond what it is worth. What must never live
+//! here: the end of the workload, the outcome.
+
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::drain::{FLUSH_MIN, TIME_WAS_UP};
+use super::outputs::{self, Wanted};
+use super::shutdown_deadline::Ahead;
+use super::unsaved_files;
+use crate::agent::checkpoint::handle::Saved;
+use crate::agent::run_loop::Agent;
+use crate::agent::startup::attempt::Mode;
+use crate::jobdir::What;
+use crate::market::Span;
+use crate::policy::Stage;
+
+/// To name what nobody keeps is a kindness: a folder that hangs or is huge holds up no end of a machine.
+pub(crate) const UNKEPT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long the checkpoint folder may take to be looked at, once the workload has ended. A network disk with all the files that a
+/// checkpoint may have answers in seconds; one that takes longer hangs, and a longer wait for it is paid for.
+const FOLDER_ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+
+/// The outputs have this part of the time for the end of a job. If it is larger, a last checkpoint of many gigabytes may be cut;
+/// if it is smaller, so are the outputs.
+const OUTPUTS_SHARE: u32 = 4;
+
+impl Agent {
+    /// What the ended workload left: a last checkpoint, outputs, the rest of the log, samples and events.
+    pub(crate) async fn upload_rest(&mut self, ahead: &Ahead, until: Duration, asked_by: &str) -> Vec<String> {
+        let mut losses = Vec::new();
+        let out = self.out.clone();
+        self.saves.forget();
+        if let Some(checkpoints) = self.checkpoints.clone().filter(|_| self.memory.stage == Stage::Main) {
+            // One that hangs leaves the time to the outputs and the log.
+            let answers = FOLDER_ANSWERS_WITHIN.min(self.left(ahead, until).max(FLUSH_MIN));
+            let saved = match self.in_time(ahead, until, out.within(answers, checkpoints.ask())).await.flatten() {
+                Some(_) => {
+                    let left = self.left(ahead, until).max(FLUSH_MIN);
+                    // The outputs have a share of their own, whatever becomes of the checkpoint. A job that goes on sends them again.
+                    let share = if self.has_outputs() && !ahead.is_left_to_cloud() { left / OUTPUTS_SHARE } else { Duration::ZERO };
+                    let saving = checkpoints.save(checkpoints.as_is(), asked_by, (left - share).max(FLUSH_MIN));
+                    self.in_time(ahead, until, saving).await.unwrap_or_else(|| Saved::Failed(TIME_WAS_UP.into()))
+                }
+                None => Saved::Failed(format!("it did not answer within {}", Span::from_duration(answers))),
+            };
+            if let Saved::Failed(why) = saved {
+                losses.push(format!("what the checkpoint folder held at the end is not kept: {why}"));
+            }
+            losses.extend(checkpoints.left_out());
+        }
+        if self.has_outputs() {
+            losses.extend(self.upload_outputs(ahead, until).await);
+        }
+        let (logs, samples, journal) = (self.logs.clone(), self.samples.clone(), self.journal.clone());
+        let left = self.left(ahead, until).max(FLUSH_MIN);
+        let log_losses = self.in_time(ahead, until, logs.finish(left)).await;
+        let left = self.left(ahead, until).max(FLUSH_MIN);
+        let sample_losses = self.in_time(ahead, until, samples.finish(left)).await;
+        losses.extend(log_losses.unwrap_or_else(|| vec![format!("the end of the log was not kept: {TIME_WAS_UP}")]));
+        if let Some((_, dropped)) = self.printed.filter(|(_, dropped)| *dropped > 0) {
+            losses.push(format!("{dropped} bytes of output were not kept: they came faster than they could be shipped"));
+        }
+        losses.extend(sample_losses.unwrap_or_else(|| vec![format!("the last measurements were not kept: {TIME_WAS_UP}")]));
+        for text in &losses {
+            journal.record(What::Loss { text: text.clone() });
+        }
+        losses
+    }
+
+    /// A run of the agent alone leaves its files where they are.
+    fn has_outputs(&self) -> bool {
+        self.attempt.mode == Mode::Launched && self.memory.stage == Stage::Main
+    }
+
+    /// The time may be up sooner than it seems now: then they are told of it, and name what is missing.
+    async fn upload_outputs(&mut self, ahead: &Ahead, until: Duration) -> Vec<String> {
+        let (out, workdir, named) = (self.out.clone(), self.attempt.folders.work.clone(), self.attempt.resolved.spec.outputs.clone());
+        let time_is_up = Notify::new();
+        let mut uploading = Box::pin(outputs::upload(&out, &workdir, wanted(&named), time_is_up.notified()));
+        let least = out.clock.mono() + FLUSH_MIN;
+        loop {
+            tokio::select! {
+                biased;
+                kept = &mut uploading => return kept.losses,
+                () = out.clock.sleep(Duration::from_secs(1)) => {}
+            }
+            self.world.service.alive();
+            self.report();
+            if self.left(ahead, until).is_zero() && out.clock.mono() >= least {
+                time_is_up.notify_one();
+            }
+        }
+    }
+
+    /// What goes with the machine that is given back, and that nobody asked to keep.
+    pub(crate) async fn unkept(&self, within: Duration) -> Option<String> {
+        let since = self.memory.main_since.filter(|_| self.attempt.mode == Mode::Launched)?;
+        let spec = &self.attempt.resolved.spec;
+        let apart = [spec.checkpoint.as_ref().map(|spec| spec.path.as_str()), spec.watch.done_marker.as_deref()];
+        let apart: Vec<&str> = apart.into_iter().flatten().collect();
+        let looking = unsaved_files::left_behind(&self.out, &self.attempt.folders.work, wanted(&spec.outputs), &apart, since);
+        self.alive_while(self.out.within(within, looking)).await.flatten()
+    }
+}
+
+/// What is named, and what is an output without that.
+fn wanted(named: &[String]) -> Wanted<'_> {
+    Wanted { named, if_any: &["lamp-output/**"] }
+}

@@ -1,0 +1,8 @@
+//! From the verdict to the power switch: save, upload what is left, write the outcome, power off.
+
+pub mod deadman;
+pub(crate) mod drain;
+pub(crate) mod final_upload;
+pub mod outputs;
+pub(crate) mod shutdown_deadline;
+pub(crate) mod unsaved_files;

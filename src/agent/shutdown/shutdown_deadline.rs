@@ -1,0 +1,97 @@
+//! By when an end must be over, looked for again for as long as it takes its time.
+//!
+//! A notice may come during the uploads, or be called off; a hard end may be near, or be raised. Whoever learns of it too late leaves
+//! no outcome, and what was done is done again. What must never live here: what is saved or sent.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::drain::FLUSH_MIN;
+use crate::agent::run_loop::Agent;
+use crate::instance::Notice;
+use crate::job::EndedBecause;
+use crate::market::elapsed;
+use crate::policy::{Afterwards, End, over_by};
+
+/// What is known when a part of an end begins.
+pub(crate) struct Ahead {
+    end: End,
+    began: Timestamp,
+    /// What the steps that follow get before the hard end.
+    reserve: Duration,
+}
+
+impl Ahead {
+    /// By when it must be over whatever is heard from now on: of a limit, or of the interruption that it is for.
+    pub(crate) fn fixed(&self) -> Option<Timestamp> {
+        let is_limit = matches!(self.end.because, EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd);
+        self.end.by.filter(|_| is_limit || self.is_left_to_cloud())
+    }
+
+    pub(crate) fn is_left_to_cloud(&self) -> bool {
+        matches!(self.end.then, Afterwards::LeaveToCloud { .. })
+    }
+}
+
+impl Agent {
+    pub(crate) fn ahead(&self, end: &End, reserve: Duration) -> Ahead {
+        Ahead { end: *end, began: self.steady_now(), reserve }
+    }
+
+    /// By when the cloud's notice wants all to be over, as it stands now.
+    pub(crate) fn taken_by(&self, now: Timestamp) -> Option<Timestamp> {
+        let notice = self.warned.notice.as_ref()?;
+        let notice = Notice { at: self.warned.at.unwrap_or(notice.at), ..notice.clone() };
+        over_by(&notice, self.warned.first_seen.unwrap_or(now), now)
+    }
+
+    /// By when all that an end saves and sends must be over, as it is known now.
+    fn over_by(&mut self, ahead: &Ahead) -> Option<Timestamp> {
+        if ahead.is_left_to_cloud() {
+            return ahead.fixed();
+        }
+        let now = self.steady_now();
+        self.look_for_notice(now);
+        let is_heard = self.news.notices.as_ref().is_some_and(|channel| channel.borrow().answered.is_some());
+        // An agent that came up in this end may not have heard yet what the one before it knew.
+        let taken = if is_heard { self.taken_by(now) } else { ahead.end.by };
+        let hard = self.kill_at().map(|at| {
+            let reserve = ahead.reserve.min(elapsed(ahead.began, at) / 2);
+            at.saturating_sub(reserve).unwrap_or(at)
+        });
+        [ahead.fixed(), taken, hard].into_iter().flatten().min()
+    }
+
+    /// What is left, with `until` on the steady clock at the latest.
+    pub(crate) fn left(&mut self, ahead: &Ahead, until: Duration) -> Duration {
+        let by = self.over_by(ahead);
+        self.within(by, until.saturating_sub(self.out.clock.mono()))
+    }
+
+    /// Whether the time of something that began at `began` is up. Whoever has a deadline of its own answers at it, with the reason.
+    pub(crate) fn is_over(&mut self, ahead: &Ahead, began: Duration, until: Duration) -> bool {
+        let now = self.steady_now();
+        let by = self.over_by(ahead).is_some_and(|by| elapsed(by, now) >= FLUSH_MIN);
+        let mono = self.out.clock.mono();
+        (by || mono.saturating_sub(until) >= FLUSH_MIN) && mono.saturating_sub(began) >= FLUSH_MIN
+    }
+
+    /// What comes of something that takes its time, alive for the watchdog. `None`: the time was up.
+    pub(crate) async fn in_time<T>(&mut self, ahead: &Ahead, until: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let began = self.out.clock.mono();
+        let mut work = Box::pin(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                () = self.out.clock.sleep(Duration::from_secs(1)) => {}
+            }
+            self.world.service.alive();
+            self.report();
+            if self.is_over(ahead, began, until) {
+                return None;
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the work left in its workdir that nothing keeps, said before the machine takes it along.
+//!
+//! A script that writes `model.pt` beside itself ends well, and its model is gone with the machine. Nobody can keep what was not
+//! asked for (it may be a data set), but nobody should learn of it from an empty folder. What must never live here: an upload.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::outputs::{FILES_MAX, Pattern, Wanted};
+use crate::agent::report::retry_sender::Outbox;
+use crate::ports::TreeFile;
+
+/// Files that are named, the largest; the rest is a number.
+const NAMED_MAX: usize = 3;
+
+/// Parts of a path that tools make for themselves.
+const MADE_BY_TOOLS: [&str; 3] = ["__pycache__", "node_modules", "lost+found"];
+
+/// A sentence about the files that were written since the command began and that neither `wanted` nor a checkpoint keeps.
+/// `apart`: what is no result, below the workdir: the checkpoint folder, the mark of the end.
+pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, apart: &[&str], since: Timestamp) -> Option<String> {
+    let tree = outbox.files.walk_aside(workdir, FILES_MAX).await.ok()?;
+    let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart.iter().copied());
+    let patterns: Vec<Pattern> = named.map(Pattern::new).collect();
+    let is_kept = |path: &str| patterns.iter().any(|pattern| pattern.matches(path));
+    let since = i64::try_from(since.as_nanosecond()).unwrap_or(i64::MAX);
+    let by_the_work = |file: &&TreeFile| file.stamp.modified_nanos >= since && file.stamp.bytes > 0;
+    let mut files: Vec<&TreeFile> =
+        tree.files.iter().filter(by_the_work).filter(|file| !is_made_by_tools(&file.path) && !is_kept(&file.path)).collect();
+    files.sort_by_key(|file| std::cmp::Reverse(file.stamp.bytes));
+    // A folder of the code is not taken whole for one file in it.
+    let of_code: BTreeSet<&str> = tree.files.iter().filter(|file| !by_the_work(file)).filter_map(|file| Some(file.path.split_once('/')?.0)).collect();
+    said(&files, &to_keep(&files, wanted.named, &of_code), tree.truncated)
+}
+
+/// Patterns that the hint may name: more are no line to paste.
+const PATTERNS_MAX: usize = 6;
+
+/// The value of `outputs` that keeps these files too: a folder is named whole, a file of the workdir itself by its name.
+fn to_keep(files: &[&TreeFile], named: &[String], of_code: &BTreeSet<&str>) -> Vec<String> {
+    let mut patterns: Vec<String> = named.to_vec();
+    for file in files {
+        let pattern = match file.path.split_once('/') {
+            Some((folder, _)) if !of_code.contains(folder) => format!("{folder}/**"),
+            _ => file.path.clone(),
+        };
+        if !patterns.contains(&pattern) && patterns.len() < named.len() + PATTERNS_MAX {
+            patterns.push(pattern);
+        }
+    }
+    patterns
+}
+
+/// Hidden, or of an interpreter or a package manager.
+fn is_made_by_tools(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with('.') || MADE_BY_TOOLS.contains(&part)) || path.ends_with(".pyc")
+}
+
+/// `cut`: there are more files than were looked at.
+fn said(files: &[&TreeFile], patterns: &[String], cut: bool) -> Option<String> {
+    if files.is_empty() {
+        return cut.then(|| format!("whether the work left anything in its workdir is not known: it holds more than {FILES_MAX} files"));
+    }
+    let names: Vec<String> = files.iter().take(NAMED_MAX).map(|file| format!("`{}` ({})", file.path, size(file.stamp.bytes))).collect();
+    let more = files.len().saturating_sub(NAMED_MAX);
+    let more = match (more, cut) {
+        (_, true) => format!(" and others (only {FILES_MAX} files were looked at)"),
+        (0, false) => String::new(),
+        (more, false) => format!(" and {more} more"),
+    };
+    let quoted: Vec<String> = patterns.iter().map(|pattern| format!("{pattern:?}")).collect();
+    Some(format!(
+        "written into the workdir and kept by nobody: {}{more}; `outputs = [{}]` in the job file keeps them, and so does writing to $LAMP_OUTPUT_DIR",
+        names.join(", "),
+        quoted.join(", ")
+    ))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::FileStamp;
+
+    #[test]
+    fn the_largest_are_named_and_how_to_keep_them() {
+        let file = |path: &str, bytes| TreeFile { path: path.into(), stamp: FileStamp { bytes, modified_nanos: 1, inode: 1, mode: 0o644 } };
+        let files = [file("model.pt", 44_000_000), file("out/a", 3_000), file("out/deep/b", 20), file("src/c", 10)];
+        let files: Vec<&TreeFile> = files.iter().collect();
+        let patterns = to_keep(&files, &["log.txt".to_owned()], &["src"].into());
+        let text = said(&files, &patterns, false).unwrap();
+        assert_eq!(
+            text,
+            "written into the workdir and kept by nobody: `model.pt` (44.0 MB), `out/a` (3.0 kB), `out/deep/b` (20 B) and 1 more; \
+             `outputs = [\"log.txt\", \"model.pt\", \"out/**\", \"src/c\"]` in the job file keeps them, and so does writing to $LAMP_OUTPUT_DIR"
+        );
+        assert_eq!(said(&[], &[], false), None);
+        assert!(said(&[], &[], true).is_some_and(|text| text.contains("is not known")), "what was not looked at is not called nothing");
+        assert!(is_made_by_tools("src/__pycache__/a.pyc") && is_made_by_tools(".venv/bin/python") && !is_made_by_tools("runs/model.pt"));
+    }
+}

@@ -1,0 +1,327 @@
+//! From power-on to an attempt: who am I, what am I for, and is it still mine to do?
+//!
+//! Every answer is retried for as long as it takes: the deadline unit and the lease bound the waiting, and a machine that
+//! gives up early would be bought again. What must never live here: which metadata service or store answers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::attempt::{Attempt, Folders, Memory, Mode, terms};
+use crate::agent::report::retry_sender::{Outbox, chain};
+use crate::agent::run_loop::MEMORY;
+use crate::agent::shutdown::deadman::BOOTS;
+use crate::instance::{TAG_PREFIX, Tags, TagsError};
+use crate::job::{AttemptNo, Lease, RECORD_FORMAT, ResolvedSpec};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::market::Usd;
+use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Service, Store};
+
+/// Why there is nothing to do on this machine. It is put out, and the controller settles it; but one whose tags do not say
+/// that it is ours is left alone.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    #[error("this machine's tags do not say what it is for")]
+    Tags(#[from] TagsError),
+    #[error("the job directory has no job `{job}`")]
+    NoSpec { job: String },
+    #[error("the attempt belongs to another machine")]
+    NotOurs(#[source] JobDirError),
+    #[error("the attempt has ended already")]
+    Ended,
+    #[error("the attempt was settled ({because}) before this machine came up: nobody waits for its work")]
+    Settled { because: &'static str },
+    #[error("the job is over and has its receipt: nobody waits for its work")]
+    Over,
+    #[error("a record cannot be used")]
+    Record(#[source] JobDirError),
+}
+
+/// What boot needs of the world.
+pub struct BootPorts {
+    pub clock: Arc<dyn Clock>,
+    pub files: Arc<dyn Files>,
+    pub store: Arc<dyn Store>,
+    pub metadata: Arc<dyn Metadata>,
+    pub power: Arc<dyn Power>,
+    pub service: Arc<dyn Service>,
+    /// Drawn at the first boot and kept on the machine's disk.
+    pub nonce: String,
+}
+
+/// The name of the attempt in the state folder.
+const ATTEMPT: &str = "attempt.json";
+
+/// The name of the nonce there.
+pub const NONCE: &str = "nonce";
+
+/// Between two questions to a service that does not answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a spec may be missing: the controller writes it, at once with the plan, before it launches, so this is a store
+/// that shows a new key late at most.
+const SPEC_MISSING_MAX: Duration = Duration::from_secs(60);
+
+/// Who this machine is, by its own metadata.
+pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
+    let mut complained = false;
+    loop {
+        match metadata.identity().await {
+            Ok(identity) => return identity,
+            Err(error) if !complained => {
+                tracing::warn!("{}; asking again until it answers", chain(&error));
+                complained = true;
+            }
+            Err(_) => {}
+        }
+        clock.sleep(RETRY).await;
+    }
+}
+
+/// How long a machine that was being terminated asks who it is, once in each boot: every boot begins with seconds in which nobody
+/// answers, and longer it only bills (seed 80033544 of 24 h: a reboot and two agents that died, each of which had asked for minutes).
+const ENDING_ASKS: Duration = Duration::from_secs(30);
+
+/// The same of one whose own power-off stops it: it may have been started since for another attempt, whose first word this would be.
+const STOPPING_ASKS: Duration = Duration::from_secs(120);
+
+/// The name of what this machine was found to be.
+const KNOWN: &str = "identity.json";
+
+/// Who the machine was found to be, in one life of its kernel: after that it may have been started for another attempt.
+#[derive(Serialize, Deserialize)]
+struct Known {
+    boot: String,
+    identity: Identity,
+    /// Nobody has said so in this life: it holds for an end that was begun before, and for nothing else.
+    #[serde(default)]
+    assumed: bool,
+}
+
+/// Who this machine is; by what an agent before this one found in the same boot, where nobody answers. An agent that died while it
+/// powered the machine off must not wait half an hour for a metadata service to go on (seed 8001792 of 24 h of the false world).
+async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
+    let (path, boot) = (folders.state.join(KNOWN), ports.clock.boot());
+    let known = match ports.metadata.identity().await {
+        Ok(identity) => Known { boot, identity, assumed: false },
+        Err(error) => {
+            let (known, asks): (Option<Known>, _) = (read(&*ports.files, &path), asks_in_its_end(&*ports.files, folders));
+            match (known, asks) {
+                (Some(known), asks) if known.boot == boot && !boot.is_empty() && (!known.assumed || asks.is_some()) => {
+                    let by = if known.assumed { "goes on with the end of the machine that it was" } else { "has been told already who it is" };
+                    tracing::warn!("{}; in this boot this machine {by}", chain(&error));
+                    return known.identity;
+                }
+                (Some(known), Some(asks)) => tokio::select! {
+                    biased;
+                    identity = identity(&*ports.metadata, &*ports.clock) => Known { boot, identity, assumed: false },
+                    () = ports.clock.sleep(asks) => {
+                        tracing::warn!("the metadata service does not answer: this machine was being terminated, and that goes on");
+                        Known { boot, assumed: true, ..known }
+                    }
+                },
+                _ => Known { boot, identity: identity(&*ports.metadata, &*ports.clock).await, assumed: false },
+            }
+        }
+    };
+    let ours = known.identity.tags.iter().filter(|(key, _)| key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()));
+    let kept = Known { boot: known.boot.clone(), identity: Identity { tags: ours.collect(), ..known.identity.clone() }, assumed: known.assumed };
+    let bytes = serde_json::to_vec(&kept).expect("an identity is strings and a time");
+    if let Err(error) = ports.files.replace(&path, &bytes) {
+        tracing::warn!("cannot write {}: {error}", path.display());
+    }
+    known.identity
+}
+
+fn read<T: DeserializeOwned>(files: &dyn Files, path: &Path) -> Option<T> {
+    files.read(path).ok().flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+}
+
+/// Whether the attempt that this disk is of was on its way to its machine's last second, and how long that is asked who it is: not for
+/// long (seed 9001173 of 24 h: a reboot in the power-off, and no metadata for forty minutes). What is terminated is not started again
+/// as anything else.
+fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
+    let ends = read(files, &folders.state.join(MEMORY)).is_some_and(|memory: Memory| memory.is_terminating());
+    let attempt: Option<Attempt> = read(files, &folders.state.join(ATTEMPT));
+    let may_stand = attempt.is_none_or(|attempt| attempt.resolved.spec.on.may_stop());
+    ends.then_some(if may_stand { STOPPING_ASKS } else { ENDING_ASKS })
+}
+
+/// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work; unless
+/// its tags are not ours.
+pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+    // The service manager waits for no store: we are up, and alive for as long as we ask.
+    ports.service.ready();
+    tokio::select! {
+        biased;
+        booted = take_up_or_put_out(ports, folders) => booted,
+        never = keep_alive(&*ports.service, &*ports.clock) => match never {},
+    }
+}
+
+async fn take_up_or_put_out(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+    let booted = take_up(ports, folders).await;
+    if let Err(error @ BootError::Tags(_)) = &booted {
+        // Not a machine of ours: it is not touched, and whoever started it decides.
+        tracing::error!("this machine is left alone: {}", chain(error));
+    } else if let Err(error) = &booted {
+        tracing::error!("nothing to do on this machine: {}", chain(error));
+        if let Err(error) = ports.power.off(PowerOff::Terminate, &chain(error)).await {
+            tracing::error!("{error}");
+        }
+    }
+    booted
+}
+
+/// Tells the service manager every second that we are alive, beside whatever takes its time.
+pub(crate) async fn keep_alive(service: &dyn Service, clock: &dyn Clock) -> std::convert::Infallible {
+    loop {
+        service.alive();
+        clock.sleep(RETRY).await;
+    }
+}
+
+async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+    let identity = who(ports, &folders).await;
+    let tags = Tags::from_map(&identity.tags)?;
+    let dir = JobDir::new(Arc::clone(&ports.store), tags.job.clone());
+    let state = folders.state.clone();
+    let outbox = |dir| Outbox { dir, attempt: tags.attempt, clock: Arc::clone(&ports.clock), files: Arc::clone(&ports.files), state: state.clone() };
+    if let Some(attempt) = kept(&outbox(dir.clone()), &identity.instance, &tags) {
+        // An agent before this one held the lease and may have left a workload: it is watched whether the store answers
+        // or not.
+        let outbox = outbox(dir);
+        lease_is_held(&outbox);
+        let memory = remember(&outbox);
+        return Ok((attempt, outbox, memory));
+    }
+    forget_another_attempt(&outbox(dir.clone()), &ports.nonce);
+    let resolved = spec(&dir, &*ports.clock).await?;
+    let lease = Lease { format: RECORD_FORMAT, instance: identity.instance.clone(), nonce: ports.nonce.clone(), taken: ports.clock.now() };
+    patiently(&*ports.clock, async || dir.take_lease(tags.attempt, &lease).await).await.map_err(|error| match error {
+        JobDirError::Taken { .. } => BootError::NotOurs(error),
+        other => BootError::Record(other),
+    })?;
+    if patiently(&*ports.clock, async || dir.outcome(tags.attempt).await).await.map_err(BootError::Record)?.is_some() {
+        return Err(BootError::Ended);
+    }
+    is_awaited(&dir, &*ports.clock, tags.attempt).await?;
+    let plan = patiently(&*ports.clock, async || dir.plan(tags.attempt).await).await.map_err(BootError::Record)?;
+    let (price, kill_at) = terms(plan.as_ref());
+    let spent_before = spent_before(&dir, &*ports.clock, tags.attempt).await?;
+    let outbox = outbox(dir);
+    lease_is_held(&outbox);
+    let memory = remember(&outbox);
+    let attempt = Attempt {
+        resolved,
+        no: tags.attempt,
+        instance: identity.instance,
+        launched: identity.launched,
+        price,
+        spent_before,
+        kill_at: tags.kill_at.or(kill_at),
+        folders,
+        mode: Mode::Launched,
+    };
+    outbox.keep(ATTEMPT, &attempt);
+    Ok((attempt, outbox, memory))
+}
+
+/// Whether anybody still waits for the attempt. A controller that slept over its own launch may have found it missing and settled it,
+/// and another attempt may be at work: what this machine did would be paid for and counted by nobody.
+async fn is_awaited(dir: &JobDir, clock: &dyn Clock, attempt: AttemptNo) -> Result<(), BootError> {
+    if let Some(settled) = patiently(clock, async || dir.settled(attempt).await).await.map_err(BootError::Record)? {
+        return Err(BootError::Settled { because: settled.because.word() });
+    }
+    match patiently(clock, async || dir.receipt().await).await.map_err(BootError::Record)? {
+        Some(_) => Err(BootError::Over),
+        None => Ok(()),
+    }
+}
+
+/// A machine that was stopped keeps its disk, and is started for a new attempt: what the agent kept of the old one (how far it
+/// was, which process it started) says nothing of this one. The work stays for the job that goes on from it (`prepare`); for any
+/// other it is unpacked anew. The caches stay. Before the lease: who
+/// dies half-way draws another nonce, and no lease has the old one.
+fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
+    let Some(other) = outbox.recall::<Attempt>(ATTEMPT) else { return };
+    tracing::info!(attempt = other.no.number(), "this disk is of an earlier attempt: what was kept of it is forgotten");
+    // First: the work of a job that goes on from that one is not to be cleared away, whoever dies in between.
+    let whole = outbox.recall::<Memory>(MEMORY).is_some_and(|memory| memory.prepared);
+    if whole && let Err(error) = outbox.files.replace_durable(&kept_work(&outbox.state), other.job().as_str().as_bytes()) {
+        tracing::warn!("cannot note whose work this disk has: {error}");
+    }
+    let forgotten = outbox.files.remove(&outbox.state).and_then(|()| outbox.files.replace_durable(&outbox.state.join(NONCE), nonce.as_bytes()));
+    if let Err(error) = forgotten {
+        tracing::warn!("cannot forget the earlier attempt: {error}");
+    }
+}
+
+/// Beside the state folder: the job whose whole work is on this disk.
+pub(crate) fn kept_work(state: &Path) -> PathBuf {
+    state.with_file_name("kept-work")
+}
+
+/// This boot counts as one that led to work: the count of those that did not begins anew.
+fn lease_is_held(outbox: &Outbox) {
+    if let Err(error) = outbox.files.remove(&outbox.state.join(BOOTS)) {
+        tracing::warn!("cannot remove the count of boots: {error}");
+    }
+}
+
+/// The attempt as an agent before this one took it up on this machine.
+fn kept(outbox: &Outbox, instance: &str, tags: &Tags) -> Option<Attempt> {
+    let attempt: Attempt = outbox.recall(ATTEMPT)?;
+    (attempt.instance == instance && attempt.no == tags.attempt && attempt.resolved.job == tags.job).then_some(attempt)
+}
+
+/// What an agent before this one kept, or a fresh start.
+pub fn remember(outbox: &Outbox) -> Memory {
+    outbox.recall(MEMORY).unwrap_or_else(|| Memory::new(outbox.clock.now()))
+}
+
+async fn spec(dir: &JobDir, clock: &dyn Clock) -> Result<ResolvedSpec, BootError> {
+    let until = clock.mono() + SPEC_MISSING_MAX;
+    loop {
+        match patiently(clock, async || dir.spec().await).await.map_err(BootError::Record)? {
+            Some(spec) => return Ok(spec),
+            None if clock.mono() >= until => return Err(BootError::NoSpec { job: dir.job().to_string() }),
+            None => clock.sleep(RETRY).await,
+        }
+    }
+}
+
+/// What the settled attempts before this one cost.
+async fn spent_before(dir: &JobDir, clock: &dyn Clock, this: AttemptNo) -> Result<Usd, BootError> {
+    let mut spent = Usd::ZERO;
+    for number in (1..this.number()).map(AttemptNo::new) {
+        let settled = patiently(clock, async || dir.settled(number).await).await.map_err(BootError::Record)?;
+        spent += settled.map_or(Usd::ZERO, |settled| settled.usd);
+    }
+    Ok(spent)
+}
+
+/// Asks a store again until it answers; what a record says is not asked twice.
+async fn patiently<T>(clock: &dyn Clock, mut ask: impl AsyncFnMut() -> Result<T, JobDirError>) -> Result<T, JobDirError> {
+    let mut complained = false;
+    loop {
+        match ask().await {
+            Err(JobDirError::Store(error)) => {
+                if !complained {
+                    tracing::warn!("{}; trying again until it works", chain(&error));
+                    complained = true;
+                }
+                clock.sleep(RETRY).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The folders of an attempt below one root.
+pub fn folders(root: &Path, cache: &Path) -> Folders {
+    Folders { work: root.join("work"), state: root.join("agent"), cache: cache.to_owned() }
+}

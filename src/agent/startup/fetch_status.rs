@@ -1,0 +1,286 @@
+//! How the fetching of code and checkpoint stands: what a person is told of it, and when it is given up.
+//!
+//! Whoever fetches says here what is to come and what went wrong, and tries again without end; the agent looks every other second
+//! and has the last word. A machine that cannot fetch beats like a healthy one, so that no lease, no sweep and no switch would ever
+//! end it. What must never live here: a call of the store, a wait.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::prepare::ROOM_WITHIN;
+use crate::jobdir::JobDirError;
+use crate::market::Span;
+use crate::ports::{Clock, StoreError, chain};
+
+/// How long a refusal is asked again. The rights of a role that was made or mended a moment ago are known everywhere within
+/// minutes; shorter takes that for an answer, and longer pays for a machine that is told the same each time.
+const ALLOWED_WITHIN: Duration = Duration::from_secs(600);
+
+/// How long a store is waited for of which nothing new comes. Its outages, and those of a line to a laptop, are hours on a bad day and
+/// not the job's fault, so shorter gives up jobs that would have gone on; longer, and each hour of a machine that can do nothing is
+/// paid for. Whatever comes of it begins this anew: a download of days is none.
+const FRUITLESS_MAX: Duration = Duration::from_secs(3 * 3600);
+
+/// After so long without a byte and without an error a person is told. A store in trouble answers some calls a minute late; later,
+/// and whoever wonders why nothing begins is not told.
+const SILENT_AFTER: Duration = Duration::from_secs(120);
+
+/// How a sentence about such a thing begins.
+pub(crate) const CANNOT: &str = "cannot fetch";
+
+/// The one place where it stands. Cheap to clone.
+#[derive(Clone)]
+pub struct Fetching {
+    clock: Arc<dyn Clock>,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// What is to come, in words; `None`: nothing.
+    what: Option<String>,
+    /// What came of it in the try that is under way, and in the best one so far.
+    come: Arc<AtomicU64>,
+    most: u64,
+    /// When there was more of it than ever before; and when any of it came.
+    moved: Duration,
+    stirred: Duration,
+    seen: u64,
+    trouble: Option<Trouble>,
+}
+
+struct Trouble {
+    kind: Kind,
+    /// The first error of this kind: a person is told once.
+    text: String,
+    /// How long nothing but this was answered.
+    lasted: Duration,
+    /// When it was last said; `None`: something else was since.
+    said: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Denied,
+    Full,
+    /// Anything else: nobody knows what helps, and mostly it is time.
+    Silent,
+}
+
+/// What is to be said and done about it now.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Look {
+    /// For people, while it stands.
+    pub told: Option<String>,
+    /// Why it is given up.
+    pub over: Option<String>,
+}
+
+impl Fetching {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Fetching { clock, inner: Arc::default() }
+    }
+
+    /// This is to come now. The same once more is another try of it.
+    pub(crate) fn begin(&self, what: String) {
+        let now = self.clock.mono();
+        let mut inner = self.inner();
+        if inner.what.as_ref() != Some(&what) {
+            *inner = Inner { what: Some(what), moved: now, stirred: now, ..Inner::default() };
+        }
+    }
+
+    /// It is here, or was not there.
+    pub(crate) fn done(&self) {
+        *self.inner() = Inner::default();
+    }
+
+    /// Where the bytes of this try are counted.
+    pub(crate) fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.inner().come)
+    }
+
+    /// A try has failed, and another follows.
+    pub(crate) fn failed(&self, error: &JobDirError) {
+        let (kind, now) = (Kind::of(error), self.clock.mono());
+        let mut inner = self.inner();
+        inner.count(now);
+        (inner.come, inner.seen) = (Arc::default(), 0);
+        match &mut inner.trouble {
+            Some(trouble) if trouble.kind == kind => {
+                trouble.lasted += trouble.said.map_or(Duration::ZERO, |said| now.saturating_sub(said));
+                trouble.said = Some(now);
+            }
+            // A store that errs now and then takes nothing back of what it has refused.
+            Some(trouble) if kind == Kind::Silent => trouble.said = None,
+            _ => inner.trouble = Some(Trouble { kind, text: chain(error), lasted: Duration::ZERO, said: Some(now) }),
+        }
+    }
+
+    pub(crate) fn look(&self) -> Look {
+        let now = self.clock.mono();
+        let mut inner = self.inner();
+        inner.count(now);
+        // Only an error of the store is over with the first byte: what is refused, or has no room, is one file of many.
+        if inner.come.load(Ordering::Relaxed) > 0 {
+            inner.trouble = inner.trouble.take().filter(|trouble| trouble.kind != Kind::Silent);
+        }
+        let Some(what) = &inner.what else { return Look::default() };
+        let is_silent = now.saturating_sub(inner.stirred) >= SILENT_AFTER;
+        let (kind, cause) = match &inner.trouble {
+            Some(trouble) => (trouble.kind, trouble.text.as_str()),
+            None if is_silent => (Kind::Silent, "nothing comes, and no error either"),
+            // What comes once more is not given up before it has failed once more.
+            None => return Look::default(),
+        };
+        let is_fruitless = now.saturating_sub(inner.moved) >= FRUITLESS_MAX;
+        let (within, lasted) = (kind.patience(), inner.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.lasted));
+        let ends = if kind != Kind::Silent && lasted >= within { Some(kind) } else { is_fruitless.then_some(Kind::Silent) };
+        let over = ends.map(|kind| format!("{CANNOT} {what}: {cause}; {}", kind.ends()));
+        let within = Span::from_duration(within);
+        let told = format!("{CANNOT} {what}, so the work is not started: {cause}; it is given up after {within} of this");
+        Look { told: Some(told), over }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nobody panics while holding it: it only counts")
+    }
+}
+
+impl Inner {
+    fn count(&mut self, now: Duration) {
+        let come = self.come.load(Ordering::Relaxed);
+        if come != self.seen {
+            (self.seen, self.stirred) = (come, now);
+        }
+        if come > self.most {
+            (self.most, self.moved) = (come, now);
+        }
+    }
+}
+
+impl Kind {
+    fn of(error: &JobDirError) -> Self {
+        match error {
+            JobDirError::Store(StoreError::Denied { .. }) => Kind::Denied,
+            JobDirError::Store(StoreError::Full { .. }) => Kind::Full,
+            _ => Kind::Silent,
+        }
+    }
+
+    fn patience(self) -> Duration {
+        match self {
+            Kind::Denied => ALLOWED_WITHIN,
+            Kind::Full => ROOM_WITHIN,
+            Kind::Silent => FRUITLESS_MAX,
+        }
+    }
+
+    /// What the end of the patience with it means, and what helps.
+    fn ends(self) -> String {
+        let within = Span::from_duration(self.patience());
+        let given_up = "so nothing was started and this machine is given up";
+        match self {
+            Kind::Denied => format!(
+                "it was refused for {within}, {given_up}, as any other would be: let its role read the job root (`lamp doctor`, `lamp init aws`), \
+                 then run the job again"
+            ),
+            Kind::Full => format!(
+                "there was no room for it for {within}, {given_up}, as any other with such a disk would be: ask for more with `disk` in \
+                 `[machine]`, then run the job again"
+            ),
+            Kind::Silent => format!(
+                "nothing new of it has come for {within}, {given_up}; what was saved before is kept: look at the job root and the way to it \
+                 (`lamp doctor`), then run the job again"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Hands(AtomicU64);
+
+    #[async_trait]
+    impl Clock for Hands {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+        fn mono(&self) -> Duration {
+            Duration::from_secs(self.0.load(Ordering::Relaxed))
+        }
+        fn boot(&self) -> String {
+            String::new()
+        }
+        async fn sleep(&self, _: Duration) {}
+    }
+
+    fn error(kind: Kind) -> JobDirError {
+        let (act, key, cause) = ("download", "k".to_owned(), "injected".into());
+        JobDirError::Store(match kind {
+            Kind::Denied => StoreError::Denied { act, key, cause },
+            Kind::Full => StoreError::Full { act, key, cause },
+            Kind::Silent => StoreError::Unavailable { act, key, cause },
+        })
+    }
+
+    /// One answer a minute; after how many of them it is given up.
+    fn given_up(answers: impl Fn(u64) -> (Kind, u64)) -> Option<u64> {
+        let clock = Arc::new(Hands::default());
+        let fetching = Fetching::new(clock.clone());
+        fetching.begin("it".into());
+        (0..600).find(|minute| {
+            let (kind, come) = answers(*minute);
+            fetching.counter().fetch_add(come, Ordering::Relaxed);
+            fetching.failed(&error(kind));
+            clock.0.fetch_add(59, Ordering::Relaxed);
+            let look = fetching.look();
+            assert!(look.told.is_some_and(|told| told.starts_with("cannot fetch it, so the work is not started: ")));
+            clock.0.fetch_add(1, Ordering::Relaxed);
+            look.over.is_some()
+        })
+    }
+
+    #[test]
+    fn what_time_does_not_help_is_given_up_soon_and_an_outage_late() {
+        assert_eq!(given_up(|_| (Kind::Denied, 0)), Some(10));
+        assert_eq!(given_up(|_| (Kind::Full, 7)), Some(10), "as much as the disk takes, each time");
+        assert_eq!(given_up(|minute| (Kind::Full, minute)), Some(10), "and a little more or less");
+        assert_eq!(given_up(|_| (Kind::Silent, 0)), Some(180));
+        assert_eq!(given_up(|_| (Kind::Silent, 7)), Some(180), "the same beginning each time is no progress");
+        assert_eq!(given_up(|minute| (Kind::Silent, minute)), None, "it gets on");
+        let outage = |minute| (if (5..100).contains(&minute) { Kind::Silent } else { Kind::Denied }, 0);
+        assert_eq!(given_up(outage), Some(106), "an outage is no refusal, and takes none back");
+    }
+
+    #[test]
+    fn what_comes_is_told_of_no_more() {
+        let clock = Arc::new(Hands::default());
+        let fetching = Fetching::new(clock.clone());
+        assert_eq!(fetching.look(), Look::default());
+        fetching.begin("it".into());
+        clock.0.fetch_add(119, Ordering::Relaxed);
+        assert_eq!(fetching.look(), Look::default(), "a call may take a while");
+        clock.0.fetch_add(1, Ordering::Relaxed);
+        assert!(fetching.look().told.is_some_and(|told| told.contains("nothing comes, and no error either")));
+        fetching.failed(&error(Kind::Silent));
+        assert!(fetching.look().told.is_some_and(|told| told.contains("cannot download `k`: injected")));
+        fetching.counter().fetch_add(1, Ordering::Relaxed);
+        assert_eq!(fetching.look(), Look::default());
+        fetching.failed(&error(Kind::Full));
+        fetching.begin("it".into());
+        assert!(fetching.look().told.is_some_and(|told| told.contains("no space left to download `k`: injected")));
+        fetching.begin("another".into());
+        assert_eq!(fetching.look(), Look::default());
+        fetching.failed(&error(Kind::Denied));
+        fetching.done();
+        assert_eq!(fetching.look(), Look::default());
+    }
+}

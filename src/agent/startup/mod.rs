@@ -1,0 +1,12 @@
+//! From boot to the running workload: lease, checks, code, environment, setup.
+
+pub(crate) mod attempt;
+pub mod boot;
+pub mod cli;
+pub(crate) mod crash_loop;
+pub mod environment;
+pub mod fetch_status;
+pub(crate) mod last_starts;
+pub mod preflight;
+pub(crate) mod prepare;
+pub mod standalone;

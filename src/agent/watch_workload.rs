@@ -1,0 +1,274 @@
+//! Observe: samples become rates, rates become verdicts, and time is put into one of three drawers.
+//!
+//! Useful, idle and unknown time add up to the time that the workload ran, so that a receipt can be checked by adding.
+//! What must never live here: a decision beyond the two watching policies, or a wait.
+
+use std::time::Duration;
+
+use crate::instance::{GpuStatus, Marks, Rates, Reading, RestCpu, Sample, rates};
+use crate::job::{GpuSelection, Spec};
+use crate::market::{GpuRequirement, Span};
+use crate::policy::{HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing, WatchAction, WatchVerdict};
+
+/// Of a workload that nothing is known of yet.
+pub(crate) const JUST_STARTED: &str = "the workload has just started";
+
+/// The watching of one workload, from its start (or from the agent's restart) on.
+pub struct Watching {
+    selection: GpuSelection,
+    gpus_asked: bool,
+    /// `None`: what else runs on this machine may be somebody else's.
+    rest: Option<RestCpu>,
+    idle_rule: IdleWatch,
+    stall_rule: StallWatch,
+    hardware_rule: HardwareWatch,
+    /// The marks when this start began: what the workload does before the first sample counts too. `None`: it was running
+    /// already, and what it left while nobody watched says nothing of now.
+    baseline: Option<Marks>,
+    began: Option<Sample>,
+    previous: Option<Sample>,
+    /// Of the last interval.
+    cpu_percent: Option<f64>,
+    /// Since when it is busy and moves, without a pause.
+    pub busy_since: Option<Duration>,
+    pub idle: WatchVerdict,
+    pub stall: WatchVerdict,
+    pub drawers: Drawers,
+    /// What of the useful time came after the last sign of progress.
+    unproven: Duration,
+}
+
+/// Where the time went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Drawers {
+    pub useful: Duration,
+    pub idle: Duration,
+    pub unknown: Duration,
+}
+
+/// What the watching policies have learned, to outlive a crash of the agent.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Rhythm {
+    idle: IdleRhythm,
+    stall: StallRhythm,
+}
+
+impl Watching {
+    /// `own_machine`: it was launched for the job, and nobody else is on it.
+    pub fn new(spec: &Spec, own_machine: bool, drawers: Drawers, learned: &Rhythm, baseline: Marks) -> Self {
+        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, JUST_STARTED);
+        Watching {
+            selection: spec.watch.gpus.clone(),
+            gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
+            rest: own_machine.then(RestCpu::default),
+            idle_rule: IdleWatch::resumed(&spec.watch.idle, &learned.idle),
+            stall_rule: StallWatch::resumed(&spec.watch.stall, &learned.stall),
+            hardware_rule: HardwareWatch::new(spec.machine.gpus != GpuRequirement::NONE),
+            baseline: Some(baseline),
+            began: None,
+            previous: None,
+            cpu_percent: None,
+            busy_since: None,
+            idle: starting(),
+            stall: starting(),
+            drawers,
+            unproven: Duration::ZERO,
+        }
+    }
+
+    /// The workload of an earlier agent was found running.
+    pub fn reattached(&mut self) {
+        self.baseline = None;
+        let again = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the agent has started again and found the workload running");
+        (self.idle, self.stall) = (again(), again());
+    }
+
+    /// A fault that an earlier agent found.
+    pub fn remember_fault(&mut self, fault: Option<&HardwareFault>) {
+        self.hardware_rule.remember(fault);
+    }
+
+    /// The workload has reported on an earlier machine, and was silent there for so long at most.
+    pub fn goes_on(&mut self, silent_secs: f64) {
+        self.stall_rule.goes_on(silent_secs);
+    }
+
+    /// The longest silence of a workload that reports, seconds.
+    pub fn longest_silence(&self) -> Option<f64> {
+        self.stall_rule.longest_silence()
+    }
+
+    /// What is broken of the machine.
+    pub fn fault(&self) -> Option<HardwareFault> {
+        self.hardware_rule.fault()
+    }
+
+    /// Whether the workload was seen to work.
+    pub fn has_worked(&self) -> bool {
+        self.idle_rule.has_begun()
+    }
+
+    pub fn rhythm(&self) -> Rhythm {
+        Rhythm { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
+    }
+
+    /// The workload was started again, or was given more time: what was learned of it stays, the clocks do not.
+    pub fn restart(&mut self, baseline: Marks, why: &str) {
+        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, why);
+        self.idle_rule.started_again();
+        self.stall_rule.started_again();
+        self.hardware_rule.started_again();
+        // `began` stays: recorded time never steps back within an attempt.
+        (self.previous, self.cpu_percent, self.busy_since) = (None, None, None);
+        self.rest.iter_mut().for_each(RestCpu::forget);
+        self.baseline = Some(baseline);
+        (self.idle, self.stall) = (starting(), starting());
+    }
+
+    /// The command itself is started for the first time.
+    pub fn main_begins(&mut self) {
+        self.stall_rule.begins();
+    }
+
+    /// Takes one sample in; `None` when the sensors did not answer. Gives the rates when there were two samples.
+    pub fn take(&mut self, sample: Option<Sample>, marks: Marks, mono: Duration, restarts: u32) -> Option<Rates> {
+        let mut sample = sample.unwrap_or_else(|| blind(mono));
+        sample.marks = marks;
+        // The job asked for GPUs: that none can be seen is a lost sensor, or a lost GPU, and nothing that is idle.
+        let why = match &sample.gpus {
+            Reading::Absent => Some("the job asks for GPUs and no NVIDIA driver answers"),
+            Reading::Known(gpus) if gpus.is_empty() => Some("the job asks for GPUs and the driver shows none"),
+            _ => None,
+        };
+        let shown = why.filter(|_| self.gpus_asked).map(|why| std::mem::replace(&mut sample.gpus, Reading::unknown(why)));
+        let rest = self.rest.as_mut().map_or(Reading::Absent, |rest| rest.take(&sample));
+        let began = self.began.get_or_insert_with(|| sample.clone());
+        let Some(previous) = self.previous.take() else {
+            let marks = self.baseline.clone().unwrap_or_else(|| sample.marks.clone());
+            self.hardware_rule.step(shown.as_ref().unwrap_or(&sample.gpus), &self.selection, None);
+            self.previous = Some(Sample { marks, ..sample });
+            return None;
+        };
+        let mut rates = Rates { rest_cpu_percent: rest, ..rates(began, &previous, &sample, &self.selection) };
+        // GPUs that the job file counts by their numbers may be none of this machine's.
+        let counts = self.gpus_asked && !matches!(self.selection, GpuSelection::Indices(_));
+        if counts && (&rates.gpu_percent, &rates.gpu_memory_percent) == (&Reading::Absent, &Reading::Absent) {
+            // A slice of a GPU, or a virtual one: whether the work on it rests, nobody can see.
+            rates.gpu_percent = Reading::unknown("the driver cannot say how busy the GPUs are");
+        }
+        self.idle = self.idle_rule.step(&rates);
+        self.stall = self.stall_rule.step(&rates, restarts);
+        self.hardware_rule.step(shown.as_ref().unwrap_or(&sample.gpus), &self.selection, Some(&rates));
+        self.previous = Some(sample);
+        self.account(&rates);
+        let busy = self.idle.standing == Standing::Busy && !self.is_quiet() && self.stall.standing == Standing::Busy;
+        self.busy_since = if busy { self.busy_since.or(Some(mono)) } else { None };
+        self.cpu_percent = rates.cpu_percent.known().copied();
+        Some(rates)
+    }
+
+    fn account(&mut self, rates: &Rates) {
+        let time = Duration::from_secs_f64(rates.interval_secs.max(0.0));
+        let quiet = self.is_quiet();
+        if self.stall.numbers.get("silent_secs").is_none_or(|secs| *secs == 0.0) {
+            self.unproven = Duration::ZERO;
+        }
+        let drawer = match self.idle.standing {
+            Standing::Unknown => &mut self.drawers.unknown,
+            Standing::Idle => &mut self.drawers.idle,
+            _ if quiet => &mut self.drawers.idle,
+            _ => {
+                self.unproven += time;
+                &mut self.drawers.useful
+            }
+        };
+        *drawer += time;
+        // A hang is known as one by its end alone, and until then it looked like work.
+        if matches!(self.stall.action, WatchAction::Restart | WatchAction::Stop) {
+            let stood = std::mem::take(&mut self.unproven).min(self.drawers.useful);
+            self.drawers.useful -= stood;
+            self.drawers.idle += stood;
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.idle.numbers.get("quiet_secs").is_some_and(|secs| *secs > 0.0)
+    }
+
+    /// The GPUs of the newest sample, for the heartbeat.
+    pub fn gpu_status(&self) -> Vec<GpuStatus> {
+        let Some(Reading::Known(gpus)) = self.previous.as_ref().map(|sample| &sample.gpus) else { return Vec::new() };
+        gpus.iter()
+            .map(|gpu| GpuStatus {
+                index: gpu.index,
+                name: Some(gpu.name.clone()),
+                util_percent: gpu.util_percent.known().copied(),
+                memory_used_mib: gpu.memory_used_mib.known().copied(),
+                memory_total_mib: gpu.memory_total_mib.known().copied(),
+                power_watts: gpu.power_watts.known().copied(),
+                temperature_celsius: gpu.temperature_celsius.known().copied(),
+            })
+            .collect()
+    }
+
+    /// How long ago somebody typed at a terminal of the machine, if anybody did.
+    pub fn typed(&self) -> Option<Span> {
+        self.previous.as_ref().and_then(|sample| sample.typing.known().copied().flatten()).map(Span::from_duration)
+    }
+
+    /// CPU of the workload's tree in percent of one core, over the last interval.
+    pub fn cpu_percent(&self) -> Option<f64> {
+        self.cpu_percent
+    }
+
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.previous.as_ref().and_then(|sample| sample.tree_memory_bytes.known().copied())
+    }
+
+    /// How many GPUs the machine has, while that is known.
+    pub fn gpu_count(&self) -> Option<u32> {
+        self.previous.as_ref().and_then(|sample| sample.gpus.known()).and_then(|gpus| u32::try_from(gpus.len()).ok())
+    }
+}
+
+impl Drawers {
+    pub fn useful(&self) -> Span {
+        rounded(self.useful)
+    }
+    pub fn idle(&self) -> Span {
+        rounded(self.idle)
+    }
+    pub fn unknown(&self) -> Span {
+        rounded(self.unknown)
+    }
+}
+
+/// Whole milliseconds: what a record keeps exactly.
+fn rounded(time: Duration) -> Span {
+    Span::from_duration(Duration::from_millis(time.as_millis() as u64))
+}
+
+/// What is known when the sensors hang: nothing.
+fn blind(mono: Duration) -> Sample {
+    fn hangs<T>() -> Reading<T> {
+        Reading::unknown("the sensors do not answer")
+    }
+    Sample {
+        at: jiff::Timestamp::UNIX_EPOCH,
+        mono,
+        gpus: hangs(),
+        cuda: hangs(),
+        tree_cpu: hangs(),
+        machine_cpu: hangs(),
+        cores: 1,
+        tree_memory_bytes: hangs(),
+        machine_memory_bytes: hangs(),
+        tree_disk: hangs(),
+        network: hangs(),
+        disk_free_bytes: hangs(),
+        tree_processes: hangs(),
+        typing: hangs(),
+        marks: Marks::default(),
+    }
+}
