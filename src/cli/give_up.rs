@@ -1,6 +1,6 @@
 //! `lamp cancel` (and `stop`) of a job that has ended: what it kept is given up, or is said to be there.
 //!
-//! What must never live here: whose machine it is (`controller::give_up` reads that).
+//! What must never live here: whose machine it is (`controller::settle::release_kept` reads that).
 
 use serde_json::{Value, json};
 

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::guarding::{self, Guarding};
-use super::{beats::Beats, certainty::Certainty, hosts::HostSeen};
+use super::launch::launch_certainty::Certainty;
+use super::settle::alarm_state::{self, Guarding};
+use super::settle::heartbeat_streak::Beats;
+use super::settle::host_health::HostSeen;
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
@@ -132,7 +134,7 @@ impl AttemptMemory {
 
     fn listened(&mut self, is_new: bool, now: Duration) {
         let gap = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
-        guarding::looked(&mut self.watched, self.looked_at.map(|before| now.saturating_sub(before)));
+        alarm_state::looked(&mut self.watched, self.looked_at.map(|before| now.saturating_sub(before)));
         self.looked_at = Some(now);
         self.watched.silent_for = if is_new { Duration::ZERO } else { self.watched.silent_for + gap };
         if is_new {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 
-use super::answers::Answers;
 use super::attempt_memory::AttemptMemory;
-use super::memory::JobMemory;
+use super::cloud_answers::Answers;
+use super::job_memory::JobMemory;
 use crate::job::{AttemptNo, CheckpointNo, Request};
 use crate::jobdir::{JobDir, JobDirError, JobNews, What, layout, unless_damaged};
 use crate::policy::reconcile::{AttemptFacts, Journal};

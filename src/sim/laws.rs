@@ -23,7 +23,7 @@ use crate::market::{Market, Usd};
 pub const BOUND_MINUTES: u32 = 37;
 
 /// Of a hard cap beyond its limit of time: five minutes to save and to power off, and so far the clock of whoever plans may be off
-/// (`controller::clocks`); and a minute.
+/// (`controller::launch::clock_check`); and a minute.
 const CAP_ROOM: Duration = Duration::from_secs(11 * 60);
 
 /// The sweep and two minutes.
@@ -60,7 +60,7 @@ fn useless_minutes(world: &World, hushed: bool) -> u32 {
     (if hushed { HUSHED_MINUTES } else { USELESS_MINUTES }) + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
 }
 
-/// What a cloud has shown is acted on for so long (`controller::ending`).
+/// What a cloud has shown is acted on for so long (`controller::settle::end_record`).
 const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 
 /// A word that somebody else's tag on our machine holds, and that must never reach a record.

@@ -28,7 +28,7 @@ use crate::market::elapsed;
 use crate::ports::Clock as _;
 
 /// So long before their end new ones are asked for: an upload of many parts and a tick over many jobs go on with one key. Two
-/// minutes for those, and the five by which this workstation's clock may be behind (`controller::clocks`): by such a clock what
+/// minutes for those, and the five by which this workstation's clock may be behind (`controller::launch::clock_check`): by such a clock what
 /// has ended seems to hold. Less, and a request is signed with what ends on its way; more, and a session of a quarter of an hour
 /// is renewed all the time.
 const RENEWED_BEFORE: Duration = Duration::from_secs(7 * 60);

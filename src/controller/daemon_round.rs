@@ -1,0 +1,292 @@
+//! One tick of a daemon over all jobs of a root: which of them are read, and which rest on what is known of them.
+//!
+//! ```text
+//!   news/, one listing ─┬─ new, unread or not at rest ───────────────────────> read and driven (drive.rs)
+//!                       └─ nothing new ─ judged by what is known ─┬─ only waits ──> rests
+//!                                                                 └─ else ────────> read and driven
+//!                         a few of those that rest, in turn ─────────────────> read all the same
+//! ```
+//! So calls grow with pages of names, and with what happens, not with machines. Nothing is ever done on what is known: who
+//! acts has read first, so that a listing which is late or incomplete delays a step and causes none. A root with few open
+//! jobs, and one that is a folder, is read whole at each tick. What must never live here: what is done about a job.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::stream::{self, FuturesUnordered, StreamExt};
+use tracing::{debug, warn};
+
+use super::cloud_answers::Answers;
+use super::drive::{Controller, DriveError, Ticked};
+use super::job_memory::JobMemory;
+use super::observe::recall;
+use crate::instance::InstanceView;
+use crate::job::{JobId, LeavingFate, Receipt};
+use crate::jobdir::{self, JobDir, JobNews};
+use crate::policy::reconcile::{Act, CloudAnswer, Facts, is_elsewhere, reconcile};
+use crate::ports::StoreError;
+use crate::ports::chain;
+
+/// Jobs at rest that are read in a tick all the same, in turn. It makes news no more than a saving: with so many open jobs or
+/// fewer, each is read at every tick; of ten thousand, each every three hours, should its news ever be lost. More is money:
+/// seven reads each.
+const UNASKED: usize = 16;
+
+/// Between two listings of the names of all jobs, where news tell of the open ones. It finds what has no news: jobs that an
+/// older `lamp` submitted, and one whose submission was cut between two writes. Sooner, and ten thousand finished jobs cost ten
+/// calls each time.
+const NAMES_AGAIN: Duration = Duration::from_secs(5 * 60);
+
+/// Jobs that are looked at for the first time, at once: a daemon that starts reads one record of each finished job.
+const FIRST_LOOKS_IN_FLIGHT: usize = 16;
+
+/// Jobs that are read and driven at once, where there are many: a daemon that starts knows nothing and reads all, seven answers
+/// of a tenth of a second each. Fewer, and ten thousand take the better part of an hour; more, and the cloud throttles us where
+/// each of them is to get its alarm. A few jobs have their turns one after the other.
+const TICKS_IN_FLIGHT: usize = 32;
+
+/// What a daemon remembers of its job root.
+#[derive(Default)]
+pub(crate) struct Root {
+    memories: BTreeMap<JobId, Box<JobMemory>>,
+    /// So that a thousand finished jobs cost nothing, and whether there is a receipt: else it is not ours to drive.
+    finished: BTreeMap<JobId, bool>,
+    /// The receipts of those that kept something: somebody may end it elsewhere.
+    pub kept: BTreeMap<JobId, Box<Receipt>>,
+    /// Jobs that only the names told of.
+    unannounced: BTreeSet<JobId>,
+    named_at: Option<Duration>,
+    /// The last of those that were read unasked.
+    turn: Option<JobId>,
+    /// Removing news is not allowed here; it is said once.
+    keeps_news: bool,
+}
+
+/// Jobs that are not finished.
+#[derive(Default)]
+pub(crate) struct Left {
+    pub ours: usize,
+    pub elsewhere: usize,
+}
+
+impl Root {
+    /// Whether anything of a job went wrong when it was last looked at.
+    pub fn has_trouble(&self) -> bool {
+        self.memories.values().any(|memory| memory.trouble.is_some())
+    }
+
+    /// Whether a machine is that of an attempt under way which is driven here, and so is judged at every tick.
+    pub fn drives(&self, view: &InstanceView) -> bool {
+        let attempt = self.memories.get(&view.tags.job).and_then(|memory| memory.attempts.get(&view.tags.attempt));
+        let under_way = attempt.filter(|attempt| attempt.settled.is_none()).and_then(|attempt| attempt.plan.as_ref());
+        under_way.is_some_and(|plan| view.client_token.as_ref() == Some(&plan.client_token))
+    }
+
+    /// Takes note of a job that is over.
+    fn finish(&mut self, job: JobId, receipt: Box<Receipt>) {
+        if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
+            self.kept.insert(job.clone(), receipt);
+        }
+        self.finished.insert(job, true);
+    }
+
+    /// Those that rest and are read all the same in this tick.
+    fn unasked(&mut self, open: &BTreeSet<JobId>, news: &BTreeMap<JobId, JobNews>) -> BTreeSet<JobId> {
+        let rests = |job: &&JobId| self.memories.get(*job).is_some_and(|memory| memory.read_at_news == Some(version(news, job)));
+        let resting: Vec<&JobId> = open.iter().filter(rests).collect();
+        let after = resting.partition_point(|job| self.turn.as_ref().is_some_and(|turn| *job <= turn));
+        let chosen: Vec<JobId> = resting[after..].iter().chain(&resting[..after]).take(UNASKED).map(|job| (*job).clone()).collect();
+        self.turn = chosen.last().cloned().or(self.turn.take());
+        chosen.into_iter().collect()
+    }
+}
+
+fn version(news: &BTreeMap<JobId, JobNews>, job: &JobId) -> u64 {
+    news.get(job).map_or(0, |news| news.version)
+}
+
+impl Controller {
+    /// One tick for every job that is not finished. `alive` is called for each.
+    pub(crate) async fn round(&self, only: &[JobId], root: &mut Root, alive: &mut impl FnMut()) -> Result<Left, StoreError> {
+        let by_news = only.is_empty() && jobdir::has_news(self.store.as_ref());
+        let news = if by_news { jobdir::news(self.store.as_ref()).await? } else { BTreeMap::new() };
+        let open = self.open_jobs(only, root, &news, alive).await?;
+        root.memories.retain(|job, _| open.contains(job));
+        let mut left = Left::default();
+        if open.is_empty() {
+            return Ok(left);
+        }
+        let unasked = if by_news { root.unasked(&open, &news) } else { BTreeSet::new() };
+        let places = root.memories.values().flat_map(|memory| memory.places()).collect();
+        let answers = self.describe(places).await;
+        self.look_at_hosts(root.memories.values_mut().map(AsMut::as_mut)).await;
+        let at_once = if by_news && open.len() > UNASKED { TICKS_IN_FLIGHT } else { 1 };
+        let (mut open, mut ticks) = (open.into_iter(), FuturesUnordered::new());
+        loop {
+            while ticks.len() < at_once
+                && let Some(job) = open.next()
+            {
+                // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
+                alive();
+                let mut memory = root.memories.remove(&job).unwrap_or_default();
+                let version = version(&news, &job);
+                // Somebody waits for the end of one that was asked to stop.
+                let rests = by_news && memory.read_at_news == Some(version) && !unasked.contains(&job) && memory.wished_at.is_none();
+                match if rests { self.rest(&mut memory, news.get(&job), &answers) } else { None } {
+                    Some(ticked) => count(job, memory, Ok(ticked), version, root, &mut left),
+                    None => ticks.push(self.turn(job, memory, version, answers.clone())),
+                }
+            }
+            let Some((job, memory, version, ticked)) = ticks.next().await else { break };
+            alive();
+            count(job, memory, ticked, version, root, &mut left);
+        }
+        Ok(left)
+    }
+
+    pub(crate) fn note_trouble(&self, is_there: bool) {
+        let mut troubled = self.troubled.lock().expect("nobody panics while holding it: it is only set");
+        *troubled = is_there.then(|| troubled.unwrap_or_else(|| self.clock.mono()));
+    }
+
+    /// For how long now no round of [`Controller::drive_all`] went well: the job root did not answer, or did not allow it.
+    pub fn troubled_for(&self) -> Duration {
+        let troubled = self.troubled.lock().expect("nobody panics while holding it: it is only set");
+        troubled.map_or(Duration::ZERO, |since| self.clock.mono().saturating_sub(since))
+    }
+
+    /// One job is read and driven.
+    async fn turn(
+        &self,
+        job: JobId,
+        mut memory: Box<JobMemory>,
+        version: u64,
+        answers: Answers,
+    ) -> (JobId, Box<JobMemory>, u64, Result<Ticked, DriveError>) {
+        memory.read_at_news = None;
+        let ticked = self.tick(&job, &mut memory, answers).await;
+        (job, memory, version, ticked)
+    }
+
+    /// The jobs that may have something to be done.
+    async fn open_jobs(
+        &self,
+        only: &[JobId],
+        root: &mut Root,
+        news: &BTreeMap<JobId, JobNews>,
+        alive: &mut impl FnMut(),
+    ) -> Result<BTreeSet<JobId>, StoreError> {
+        if !only.is_empty() {
+            return Ok(only.iter().filter(|job| !root.finished.contains_key(job)).cloned().collect());
+        }
+        if !jobdir::has_news(self.store.as_ref()) {
+            let names = jobdir::jobs(self.store.as_ref()).await?;
+            return Ok(names.into_iter().filter(|job| !root.finished.contains_key(job)).collect());
+        }
+        let now = self.clock.mono();
+        if root.named_at.is_none_or(|named| now >= named + NAMES_AGAIN) {
+            let names = jobdir::jobs(self.store.as_ref()).await?;
+            root.named_at = Some(now);
+            root.unannounced = names.into_iter().filter(|job| !root.finished.contains_key(job) && !news.contains_key(job)).collect();
+            self.pass_over_finished(root, alive).await;
+        }
+        self.clear_finished(root, news).await;
+        let known = news.keys().chain(&root.unannounced).chain(root.memories.keys());
+        Ok(known.filter(|job| !root.finished.contains_key(job)).cloned().collect())
+    }
+
+    /// Finds the finished ones among jobs that were never looked at, many at once; whatever else they are, a tick finds out.
+    async fn pass_over_finished(&self, root: &mut Root, alive: &mut impl FnMut()) {
+        let unseen: Vec<JobDir> =
+            root.unannounced.iter().filter(|job| !root.memories.contains_key(job)).map(|job| JobDir::new(self.store.clone(), job.clone())).collect();
+        let mut looks = stream::iter(unseen).map(receipt_of).buffer_unordered(FIRST_LOOKS_IN_FLIGHT);
+        while let Some((job, receipt)) = looks.next().await {
+            alive();
+            if let Some(receipt) = receipt {
+                root.finish(job, Box::new(receipt));
+            }
+        }
+        root.unannounced.retain(|job| !root.finished.contains_key(job));
+    }
+
+    /// Removes the news of jobs that are over, those that came after the end too.
+    async fn clear_finished(&self, root: &mut Root, news: &BTreeMap<JobId, JobNews>) {
+        let over = news.keys().filter(|job| root.finished.get(job) == Some(&true)).take(if root.keeps_news { 0 } else { UNASKED });
+        for job in over {
+            match JobDir::new(self.store.clone(), job.clone()).clear_news().await {
+                Ok(()) => {}
+                Err(error @ StoreError::Denied { .. }) => {
+                    root.keeps_news = true;
+                    return warn!("the news of jobs that are over stay in the job root: {}", chain(&error));
+                }
+                Err(error) => return debug!(%job, "its news are removed later: {}", chain(&error)),
+            }
+        }
+    }
+
+    /// What a tick comes to if the records are as they were; `None`: there is something to be done, so they are read first.
+    fn rest(&self, memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers) -> Option<Ticked> {
+        if self.market_is_due(memory) {
+            return None;
+        }
+        let observed = recall(memory, news, answers, self.clock.mono());
+        let elsewhere = is_elsewhere(memory.spec.as_ref()?, &observed.attempts, &self.owner, self.here.as_str());
+        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&*attempt.plan, attempt.settled.is_some())));
+        if let (CloudAnswer::Known(views), Some(open), None) =
+            (&answer, observed.attempts.iter().find(|attempt| attempt.settled.is_none()), &elsewhere)
+            && !views.iter().any(|view| view.client_token.as_deref() == Some(&open.plan.client_token))
+        {
+            // Only a tick can find out whether it is gone.
+            return None;
+        }
+        let facts = Facts {
+            spec: memory.spec.as_ref()?,
+            attempts: &observed.attempts,
+            requests: &observed.requests,
+            cloud: &answer,
+            newest_checkpoint: None,
+            owner: &self.owner,
+            here: self.here.as_str(),
+            now: self.clock.now(),
+        };
+        let idle = |act: &Act| matches!(act, Act::Wait { .. }) || (matches!(act, Act::CreatePlan { .. }) && self.is_held_back(memory));
+        reconcile(&facts).iter().all(idle).then(|| elsewhere.map_or(Ticked::Active, Ticked::Elsewhere))
+    }
+}
+
+async fn receipt_of(dir: JobDir) -> (JobId, Option<Receipt>) {
+    (dir.job().clone(), dir.receipt().await.ok().flatten())
+}
+
+/// Takes note of what a tick of one job came to.
+fn count(job: JobId, mut memory: Box<JobMemory>, ticked: Result<Ticked, DriveError>, version: u64, root: &mut Root, left: &mut Left) {
+    match ticked {
+        Ok(Ticked::Active) => {
+            memory.trouble = None;
+            memory.lighten();
+            memory.read_at_news = Some(version);
+            left.ours += 1;
+        }
+        Ok(Ticked::Elsewhere(_)) => {
+            memory.trouble = None;
+            memory.read_at_news = Some(version);
+            left.elsewhere += 1;
+        }
+        Ok(Ticked::Final(receipt)) => root.finish(job.clone(), receipt),
+        Ok(Ticked::Unknown(error)) => {
+            // Said once, not every two seconds of an outage.
+            if memory.trouble.replace(error.to_string()) != Some(error.to_string()) {
+                warn!(%job, "trying again: {error}");
+            }
+            left.ours += 1;
+        }
+        // A folder without a spec: being submitted, or never was.
+        Err(DriveError::NoJob { .. }) => return,
+        Err(DriveError::Alone { .. }) => drop(root.finished.insert(job.clone(), false)),
+        Err(error) => {
+            warn!(%job, "left alone: {error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
+            root.finished.insert(job.clone(), false);
+        }
+    }
+    root.memories.insert(job, memory);
+}

@@ -1,0 +1,253 @@
+//! The user data of a launched machine: a shell script that makes a machine out of an image. Pure.
+//!
+//! ```text
+//!   words of this launch (quoted)  ->  the dead-man's switch, armed  ->  agent.env  ->  the agent, fetched and checked
+//!                                                                                    ->  its unit, enabled and started
+//! ```
+//! It runs once, as root, under cloud-init; a machine that is stopped and started again boots with the units that it left.
+//! Whatever goes wrong is said on the console and ends in a power-off, and the switch stands behind that. It is POSIX shell:
+//! nobody knows which `/bin/sh` an image has. What must never live here: a secret (every process of the machine can read
+//! user data), a decision of the agent.
+
+use crate::job::{Switch, Trial};
+use crate::market::Span;
+use crate::policy::proof;
+
+/// What EC2 takes, before it is encoded.
+pub const USER_DATA_BYTES_MAX: usize = 16 * 1024;
+
+/// The switch alone, and what comes after it.
+const SWITCH: &str = include_str!("../bootstrap.sh");
+const AGENT: &str = include_str!("../bootstrap_agent.sh");
+const DEADMAN_SERVICE: &str = include_str!("../../../systemd/lamp-deadman.service");
+const DEADMAN_TIMER: &str = include_str!("../../../systemd/lamp-deadman.timer");
+const BOOT_SERVICE: &str = include_str!("../../../systemd/lamp-boot.service");
+const AGENT_SERVICE: &str = include_str!("../../../systemd/lamp-agent.service");
+const AGENT_TMP_SERVICE: &str = include_str!("../../../systemd/lamp-agent-tmp.service");
+
+/// What this launch has of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Bootstrap<'a> {
+    pub job_root: &'a str,
+    /// Where the job root's bucket is, which may be another region than the machine's.
+    pub job_root_region: Option<&'a str>,
+    /// Where the machine is.
+    pub region: &'a str,
+    /// Where the agent is fetched with a plain GET: a presigned URL.
+    pub agent_url: &'a str,
+    /// Lower-case hex.
+    pub agent_sha256: &'a str,
+    /// The endpoint that the machine uses instead of the cloud's own, and of what.
+    pub box_endpoint: Option<BoxEndpoint<'a>>,
+    /// How long the machine may run before its agent holds the lease.
+    pub boot: Span,
+}
+
+/// Where machines reach the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxEndpoint<'a> {
+    /// An endpoint of S3 alone, as a VPC has one.
+    S3(&'a str),
+    /// An emulator, which is all of AWS.
+    All(&'a str),
+}
+
+impl<'a> BoxEndpoint<'a> {
+    pub fn url(self) -> &'a str {
+        match self {
+            BoxEndpoint::S3(url) | BoxEndpoint::All(url) => url,
+        }
+    }
+
+    /// By the names that every SDK of AWS reads.
+    fn variable(self) -> &'static str {
+        match self {
+            BoxEndpoint::S3(_) => "AWS_ENDPOINT_URL_S3",
+            BoxEndpoint::All(_) => "AWS_ENDPOINT_URL",
+        }
+    }
+}
+
+/// Why there is no user data.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BootstrapError {
+    #[error(
+        "the user data would be {bytes} bytes, and a machine takes {USER_DATA_BYTES_MAX}: credentials with a shorter session token, which is in the URL of the agent, or a shorter job root or endpoint are needed"
+    )]
+    TooLong { bytes: usize },
+    #[error("the {what} holds a control character, which the machine's settings cannot carry")]
+    ControlCharacter { what: &'static str },
+    #[error("`{0}` is not a SHA-256 in lower-case hex")]
+    NotASum(String),
+}
+
+impl Bootstrap<'_> {
+    /// The script, byte for byte the same for the same words: a launch that is repeated repeats it.
+    ///
+    /// # Errors
+    /// When a word cannot be carried, or all of it is too long for a machine.
+    pub fn user_data(&self) -> Result<String, BootstrapError> {
+        self.check()?;
+        let mut text = String::from("#!/bin/sh\n# Lamplighter makes this machine ready and starts its agent.\n");
+        text.push_str(&switch_words(self.boot));
+        let mut assign = |name: &str, value: &str| text.push_str(&assigned(name, value));
+        assign("agent_url", self.agent_url);
+        assign("agent_sha256", self.agent_sha256);
+        assign("agent_env", self.environment().trim_end());
+        assign("unit_agent", &unit(AGENT_SERVICE));
+        assign("unit_agent_tmp", &unit(AGENT_TMP_SERVICE));
+        text.push_str(SWITCH);
+        text.push_str(AGENT);
+        if text.len() > USER_DATA_BYTES_MAX {
+            return Err(BootstrapError::TooLong { bytes: text.len() });
+        }
+        Ok(text)
+    }
+
+    fn check(&self) -> Result<(), BootstrapError> {
+        let words = [
+            ("job root", self.job_root),
+            ("region", self.region),
+            ("job root's region", self.job_root_region.unwrap_or("")),
+            ("agent's URL", self.agent_url),
+            ("endpoint", self.box_endpoint.map_or("", BoxEndpoint::url)),
+        ];
+        if let Some((what, _)) = words.into_iter().find(|(_, word)| word.chars().any(char::is_control)) {
+            return Err(BootstrapError::ControlCharacter { what });
+        }
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if self.agent_sha256.len() != 64 || !self.agent_sha256.bytes().all(hex) {
+            return Err(BootstrapError::NotASum(self.agent_sha256.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// `/etc/lamplighter/agent.env`, as systemd reads an `EnvironmentFile` and as a shell would.
+    fn environment(&self) -> String {
+        let endpoint = self.box_endpoint.map_or(("AWS_ENDPOINT_URL", None), |endpoint| (endpoint.variable(), Some(endpoint.url())));
+        let lines =
+            [("LAMP_JOB_ROOT", Some(self.job_root)), ("LAMP_JOB_ROOT_REGION", self.job_root_region), ("AWS_REGION", Some(self.region)), endpoint];
+        lines.iter().filter_map(|(name, value)| Some(format!("{name}={}\n", environment_quoted((*value)?)))).collect()
+    }
+}
+
+/// The user data of a machine that gets no agent: with its switch, and nothing else. On the machine of a sweep the switch acts
+/// later than all that is tried there; without it the machine would bill on when nobody came. `patience` is the plan's `boot`.
+pub fn of_trial(trial: &Trial, patience: Span) -> String {
+    let text = "#!/bin/sh\n# Lamplighter tries on this machine whether it ends when nobody watches it.\n";
+    let said = match trial.switch {
+        Switch::DeadlineUnit => "the switch is armed, and nothing else works here",
+        Switch::Sweep => "a sweep must end this machine; the switch is armed for when none comes",
+    };
+    format!("{text}{}{SWITCH}say \"{said}\"\n", switch_words(proof::armed(trial, patience)))
+}
+
+/// What the part of the script that arms the switch needs.
+fn switch_words(boot: Span) -> String {
+    let words = [
+        ("boot_secs", boot.duration().as_secs().to_string()),
+        ("unit_deadman_service", unit(DEADMAN_SERVICE)),
+        ("unit_deadman_timer", unit(DEADMAN_TIMER)),
+        ("unit_boot", unit(BOOT_SERVICE)),
+    ];
+    words.iter().map(|(name, value)| assigned(name, value)).collect()
+}
+
+fn assigned(name: &str, value: &str) -> String {
+    format!("{name}={}\n", shell_quoted(value))
+}
+
+/// One word for a POSIX shell, whatever is in it.
+fn shell_quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// One value for an `EnvironmentFile`: within double quotes, the four characters that mean something there are escaped.
+fn environment_quoted(value: &str) -> String {
+    let escaped = value.chars().flat_map(|one| matches!(one, '"' | '\\' | '`' | '$').then_some('\\').into_iter().chain([one]));
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
+/// A unit file without its comments: the machine has 16 KB for everything, and the reader has the file.
+fn unit(text: &str) -> String {
+    let kept = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bootstrap() -> Bootstrap<'static> {
+        Bootstrap {
+            job_root: "s3://bucket/jobs",
+            job_root_region: Some("us-east-1"),
+            region: "eu-west-1",
+            agent_url: "https://bucket.s3.eu-west-1.amazonaws.com/agents/a/lamp-agent?X-Amz-Signature=0",
+            agent_sha256: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            box_endpoint: None,
+            boot: crate::job::BOOT,
+        }
+    }
+
+    #[test]
+    fn a_machine_has_room_for_it() {
+        // Temporary credentials make a presigned URL long: their session token is in it.
+        let url = format!("https://bucket.s3.eu-west-1.amazonaws.com/agents/a/lamp-agent?X-Amz-Security-Token={}", "A".repeat(2500));
+        let text =
+            Bootstrap { agent_url: &url, box_endpoint: Some(BoxEndpoint::All("http://169.254.169.253:5000")), ..bootstrap() }.user_data().unwrap();
+        assert!(text.len() <= 14 * 1024, "{} bytes: leave some room", text.len());
+        assert!(text.starts_with("#!/bin/sh\n") && text.contains("Description=Lamplighter agent"));
+        let long = "s3://b/".to_owned() + &"x".repeat(USER_DATA_BYTES_MAX);
+        assert!(matches!(Bootstrap { job_root: &long, ..bootstrap() }.user_data(), Err(BootstrapError::TooLong { .. })));
+    }
+
+    #[test]
+    fn a_repeated_launch_repeats_it() {
+        assert_eq!(bootstrap().user_data(), bootstrap().user_data());
+    }
+
+    #[test]
+    fn what_cannot_be_carried_is_refused() {
+        let control = |bootstrap: Bootstrap<'_>| bootstrap.user_data().unwrap_err();
+        assert_eq!(control(Bootstrap { job_root: "s3://b/a\nb", ..bootstrap() }), BootstrapError::ControlCharacter { what: "job root" });
+        assert_eq!(control(Bootstrap { agent_url: "http://a\0", ..bootstrap() }), BootstrapError::ControlCharacter { what: "agent's URL" });
+        assert!(matches!(control(Bootstrap { agent_sha256: "ABC", ..bootstrap() }), BootstrapError::NotASum(_)));
+    }
+
+    /// The switch is armed before anything is fetched, and the agent is checked before it may run.
+    #[test]
+    fn the_order_is_the_promise() {
+        let text = bootstrap().user_data().unwrap();
+        let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("no `{needle}`"));
+        let steps =
+            ["put \"$deadline\"", "enable --now lamp-deadman.timer", "put /etc/lamplighter/agent.env", "if ! fetch", "elif is_agent \"$new\""];
+        let after = ["chmod 755 \"$new\"", "enable lamp-agent.service"];
+        let places: Vec<usize> = steps.iter().chain(&after).map(|step| at(step)).collect();
+        assert!(places.is_sorted(), "{places:?}");
+    }
+
+    /// Of the whole script it is the beginning, and no word of an agent follows.
+    #[test]
+    fn a_trial_arms_the_switch_and_fetches_nothing() {
+        let of = |switch| of_trial(&Trial { switch, lease: Span::from_secs(120) }, Span::from_secs(840));
+        let (unit, sweep) = (of(Switch::DeadlineUnit), of(Switch::Sweep));
+        for (text, armed) in [(&unit, "boot_secs='120'"), (&sweep, "boot_secs='1440'")] {
+            assert!(text.contains(armed) && text.contains("enable --now lamp-deadman.timer"), "{text}");
+        }
+        assert!(bootstrap().user_data().unwrap().contains(SWITCH), "it is the switch of every machine");
+        for word in ["curl", "agent_url", "agent_env", "fetch"] {
+            assert!(!unit.contains(word) && !sweep.contains(word), "{word}");
+        }
+    }
+
+    /// Comments go, settings stay; a line that continues is whole.
+    #[test]
+    fn units_are_the_files() {
+        for text in [DEADMAN_SERVICE, DEADMAN_TIMER, BOOT_SERVICE, AGENT_SERVICE] {
+            let told = |text: &str| text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(told(&unit(text)), told(text));
+            assert!(!text.lines().any(|line| line.trim_start().starts_with('#') && !line.starts_with('#')), "an indented comment would stay");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a person must know of a job and its agent cannot say: that a machine cannot be ended, that the cloud knows us not, that
+//! a launch was refused for good.
+//!
+//! ```text
+//!   a tick ──> trouble, or none ── changed? ──> attention.json (`lamp status`), the log, told once a day
+//! ```
+//! The trouble stands until a tick goes well. An outage is no trouble: it ends by itself, and nobody can do anything about it.
+//! What must never live here: what is done about it.
+
+use tracing::{info, warn};
+
+use crate::controller::act::ActError;
+use crate::controller::drive::{Controller, Ticked};
+use crate::controller::job_memory::JobMemory;
+use crate::controller::observe::Observed;
+use crate::job::{Attention, Plan, RECORD_FORMAT, Refusal, ResolvedSpec};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::policy::reconcile::{Act, history};
+use crate::policy::relaunch;
+use crate::ports::{CloudError, NoCredentials, chain};
+
+/// What is known of the trouble that was recorded last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Alert {
+    /// By another process, perhaps: the record was not read yet.
+    #[default]
+    Unread,
+    None,
+    Standing(String),
+}
+
+impl Controller {
+    /// The trouble that an act met; `None`: it passes by itself.
+    pub(crate) fn trouble(act: &Act, error: &ActError) -> Option<String> {
+        if matches!(error, ActError::ClockOff { .. } | ActError::NotReady { .. } | ActError::Unstoppable(_)) {
+            return Some(error.to_string());
+        }
+        let cause = match error {
+            ActError::Cloud(cause) => cause,
+            ActError::Ship(error) if !error.is_silence() => return Some(chain(error)),
+            _ => return None,
+        };
+        match (act, cause) {
+            (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
+            // It is ended; what would launch another in its place is not.
+            (Act::Terminate { .. }, CloudError::Relaunches { .. }) => Some(NoCredentials::with_cure(cause)),
+            (Act::Terminate { machine, .. } | Act::Stop { machine, .. }, _) => {
+                Some(format!("{machine} in {} may still run and bill: {}", machine.region, NoCredentials::with_cure(cause)))
+            }
+            (Act::CreatePlan { .. } | Act::Launch { .. }, _) if cause.is_unsigned() => {
+                Some(format!("nothing can be launched: {}", NoCredentials::with_cure(cause)))
+            }
+            // What no other moment mends: a network, an image, a right that is missing wherever the job may run.
+            (Act::CreatePlan { .. }, CloudError::Invalid { .. } | CloudError::Unsupported { .. }) => Some(chain(cause)),
+            (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => Some(NoCredentials::with_cure(cause)),
+            _ => None,
+        }
+    }
+
+    /// What a tick has come to, for whoever looks at the job: its trouble stands, or it is over.
+    pub(crate) async fn stand(&self, dir: &JobDir, memory: &mut JobMemory, ticked: &Ticked) {
+        let recorded = match (memory.trouble_met.take(), ticked) {
+            (Some(text), _) => self.raise(dir, memory, text).await,
+            (None, Ticked::Active) => self.lower(dir, memory).await,
+            (None, _) => Ok(()),
+        };
+        if let Err(error) = recorded {
+            warn!(job = %dir.job(), "cannot record what stands in its way: {}", chain(&error));
+        }
+    }
+
+    async fn raise(&self, dir: &JobDir, memory: &mut JobMemory, text: String) -> Result<(), JobDirError> {
+        if matches!(&memory.alert, Alert::Standing(known) if gist(known) == gist(&text)) {
+            return Ok(());
+        }
+        warn!(job = %dir.job(), "{text}");
+        memory.alert = Alert::Standing(text.clone());
+        if let Some(spec) = memory.spec.clone() {
+            self.alert(dir, &spec, memory, &gist(&text), &text).await;
+        }
+        let attention = Attention { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), text: Some(text) };
+        let written = dir.put_attention(&attention).await;
+        if written.is_err() {
+            // The next tick tries again; somebody was told already.
+            memory.alert = Alert::Unread;
+        }
+        written
+    }
+
+    async fn lower(&self, dir: &JobDir, memory: &mut JobMemory) -> Result<(), JobDirError> {
+        let standing = match &memory.alert {
+            Alert::None => false,
+            Alert::Standing(_) => true,
+            // A job that was never planned has met nothing.
+            Alert::Unread if memory.attempts.is_empty() => return Ok(()),
+            Alert::Unread => dir.attention().await?.is_some_and(|attention| attention.text.is_some()),
+        };
+        if standing {
+            info!(job = %dir.job(), "nothing stands in its way any more");
+            dir.put_attention(&Attention { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), text: None }).await?;
+        }
+        memory.alert = Alert::None;
+        Ok(())
+    }
+
+    /// Once a day for each trouble: one that comes back next week is news again.
+    async fn alert(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, trouble: &str, text: &str) {
+        let day = self.clock.now().strftime("%Y-%m-%d").to_string();
+        self.tell_as(dir, spec, memory, ("attention", &format!("{day} {trouble}")), text, None).await;
+    }
+
+    /// A launch that was refused for good, or for a quota: what a person can do something about.
+    pub(crate) async fn tell_refusal(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, observed: &Observed) {
+        let Some(open) = observed.attempts.iter().find(|attempt| attempt.settled.is_none()) else { return };
+        let Some((refusal, why)) = &open.watched.refused else { return };
+        let number = open.plan.attempt.number();
+        match refusal {
+            None if open.watched.unclear => {
+                let text = format!("the launch of attempt {number} was refused, after one that may have come through: {why}");
+                memory.trouble_met = Some(text);
+            }
+            None => {
+                let text = format!("attempt {number} cannot be launched: {why}");
+                self.alert(dir, spec, memory, &gist(&text), &text).await;
+            }
+            Some(refusal @ (Refusal::Quota | Refusal::Disks | Refusal::Verification | Refusal::SpotRole)) => {
+                let offer = &open.plan.offer;
+                let trouble = match refusal {
+                    Refusal::Quota => format!("quota {} {} {}", offer.family(), offer.market, offer.region),
+                    Refusal::SpotRole => refusal.to_string(),
+                    _ => format!("{refusal} in {}", offer.region),
+                };
+                if !memory.quotas_told.insert(trouble.clone()) {
+                    return;
+                }
+                let cure = match refusal {
+                    Refusal::Quota => self.quota(spec, &open.plan).await.map(|quota| format!("ask for more of {quota}")),
+                    Refusal::Disks => Some(format!("delete disks in {}, or ask for more of its quotas for EBS", offer.region)),
+                    Refusal::SpotRole => Some("this job goes on with machines on demand; `lamp doctor` looks at the role (`spot role`)".to_owned()),
+                    _ => Some("that takes minutes mostly, and four hours at most; nothing bills, and it is asked again".to_owned()),
+                };
+                let text = cure.map_or_else(|| why.clone(), |cure| format!("{why}; {cure}"));
+                warn!(job = %dir.job(), "{text}");
+                self.alert(dir, spec, memory, &trouble, &text).await;
+            }
+            Some(Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Subnet | Refusal::Addresses | Refusal::Spent) => {}
+        }
+    }
+
+    /// Plans that nobody launches, one after the other, cost nothing, and the job never runs: somebody is told until one is.
+    pub(crate) fn tell_lying(memory: &mut JobMemory, observed: &Observed) {
+        let last = observed.attempts.last();
+        let is_launched = last.is_some_and(|last| last.settled.is_none() && (last.watched.launched.is_some() || last.lease.is_some()));
+        if memory.trouble_met.is_none() && !is_launched {
+            memory.trouble_met = relaunch::left_lying(&history(&observed.attempts));
+        }
+    }
+
+    /// The job goes on without its alarm; where AWS does not let us arm it, nobody but a person mends that.
+    pub(crate) fn tell_unguarded(memory: &mut JobMemory) {
+        let open = memory.attempts.values().filter(|attempt| attempt.settled.is_none() && attempt.outcome.is_none());
+        let denied = open.filter_map(|attempt| attempt.guarding.denied.as_deref()).next_back();
+        let text = denied.map(|why| format!("no alarm ends its machine, should that hang: {why}; `lamp doctor` looks at what it takes"));
+        if memory.trouble_met.is_none() {
+            memory.trouble_met = text;
+        }
+    }
+
+    /// The quota that a plan falls under, as the cloud names it.
+    async fn quota(&self, spec: &ResolvedSpec, plan: &Plan) -> Option<String> {
+        let supply = self.cloud(plan.offer.cloud).ok()?.supply(&spec.spec.machine).await.ok()?;
+        let quota = supply.quotas.into_iter().find(|quota| quota.covers(&plan.offer))?;
+        Some(format!("`{}` ({}) in {}, which is {} vCPUs", quota.name, quota.code, quota.region, quota.vcpus_max))
+    }
+}
+
+/// What stays the same of a sentence when the same happens again: AWS puts numbers, times and long codes into it that never
+/// come twice.
+fn gist(text: &str) -> String {
+    let changes = |word: &&str| word.len() > 40 || (word.chars().any(|letter| letter.is_ascii_digit()) && !word.starts_with("i-"));
+    text.split_whitespace().filter(|word| !changes(word)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_trouble_is_known_by_what_does_not_change_in_it() {
+        let said = |minutes: &str, blob: &str| format!("i-1 may still run: the clock is {minutes} min ahead; failure message: {blob}");
+        assert_eq!(gist(&said("7", &"x".repeat(60))), gist(&said("8", &"y".repeat(70))));
+        assert_ne!(gist("i-1 may still run"), gist("i-2 may still run"));
+    }
+}

@@ -1,0 +1,155 @@
+//! Tells somebody, once: what a person should look at, and that a job is over.
+//!
+//! Several controllers may drive a job; whoever creates the record that it was told tells it. Never in the way of driving:
+//! the telling goes on beside it, and its failure is logged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tracing::warn;
+
+use crate::controller::drive::Controller;
+use crate::controller::job_memory::JobMemory;
+use crate::controller::observe::Observed;
+use crate::instance::sweeper;
+use crate::instance::visit::Visit;
+use crate::job::{RECORD_FORMAT, Receipt, ResolvedSpec};
+use crate::jobdir::{JobDir, SweeperDir, encode, layout};
+use crate::market::{Span, elapsed};
+use crate::ports::{Created, Notification};
+
+/// It comes every five minutes: after a day it is broken, and AWS has no bad hour.
+const SWEEPER_GONE: Duration = Duration::from_secs(86_400);
+
+/// One request an hour, for all jobs of the root.
+const SWEEPER_LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// Who took the sweeper away has read what that means, and needs no word of it with each job of the months after.
+const SWEEPER_FORGOTTEN: Duration = Duration::from_secs(7 * 86_400);
+
+/// When somebody last looked for the sweeper in the cloud, by the steady clock, and for how long it had not come by then, by the
+/// store's; and whether that was told.
+#[derive(Default)]
+pub struct SweeperSeen {
+    looked: Option<Duration>,
+    silent: Duration,
+    /// It comes, and could judge no machine for as long.
+    is_blind: bool,
+    told: bool,
+}
+
+impl Controller {
+    /// A sweeper that came once and comes no more, or comes and can judge nobody: a machine that hangs while every workstation sleeps
+    /// would be ended by its hard cap alone. Who never had one hears nothing. Once for all jobs of this process.
+    pub(crate) async fn tell_of_sweeper(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory) {
+        let seen = || self.sweeper.lock().expect("nobody panics while holding it: it is only read and set");
+        let now = self.clock.mono();
+        let rests = |seen: &SweeperSeen| seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY);
+        if self.notifier.is_none() || rests(&seen()) {
+            return;
+        }
+        seen().looked = Some(now);
+        // What was seen before stands where nobody answers, and it is looked for again in an hour.
+        let sweeper = SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.owner));
+        if let Ok(Some(came)) = sweeper.came().await
+            && let Some(now) = self.store_now().await
+        {
+            let blind = sweeper.visit_before().await.ok().flatten().filter(Visit::sees_nobody);
+            let judged = blind.as_ref().and_then(|visit| visit.judged_at).filter(|judged| *judged < came);
+            let mut seen = seen();
+            (seen.silent, seen.is_blind) = (elapsed(judged.unwrap_or(came), now), judged.is_some());
+        }
+        let (silent, is_blind) = {
+            let seen = seen();
+            (seen.silent, seen.is_blind)
+        };
+        let is_gone = (SWEEPER_GONE..SWEEPER_FORGOTTEN).contains(&silent);
+        if !std::mem::replace(&mut seen().told, is_gone) && is_gone {
+            let hours = Span::from_secs(silent.as_secs() / 3600 * 3600);
+            let what = if is_blind { "could judge no machine" } else { "has not come" };
+            let text =
+                format!("the sweeper in the cloud {what} for {hours}, so a machine that hangs may run to its hard cap: `lamp doctor` says why");
+            self.tell_as(dir, spec, memory, ("attention", "the sweeper does not come"), &text, None).await;
+        }
+    }
+
+    /// The sentences of the newest heartbeat that were not told yet.
+    pub(crate) async fn tell_attention(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, observed: &Observed) {
+        let status = observed.attempts.last().and_then(|attempt| attempt.status.as_ref());
+        for text in status.map(|status| status.attention.as_slice()).unwrap_or_default() {
+            self.tell(dir, spec, memory, "attention", text, None).await;
+        }
+    }
+
+    /// The end of a job that this controller saw alive: a finished one of last month is no news.
+    pub(crate) async fn tell_end(&self, dir: &JobDir, memory: &mut JobMemory, receipt: &Receipt) {
+        let Some(spec) = memory.spec.clone() else { return };
+        // Its end is what somebody waits for, and no job has failed.
+        if spec.trial.is_some() {
+            return;
+        }
+        let text = format!("{}: {}", receipt.outcome, receipt.reason);
+        self.tell(dir, &spec, memory, "ended", &text, Some(receipt)).await;
+    }
+
+    async fn tell(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, kind: &'static str, text: &str, receipt: Option<&Receipt>) {
+        self.tell_as(dir, spec, memory, (kind, text), text, receipt).await;
+    }
+
+    /// Tells it once for each `what`, which says what it is about. `false`: the next look has to try again.
+    pub(crate) async fn tell_as(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        (kind, what): (&'static str, &str),
+        text: &str,
+        receipt: Option<&Receipt>,
+    ) -> bool {
+        let Some(notifier) = self.notifier.clone() else { return true };
+        let name = format!("{kind}-{}", hex::encode(&Sha256::digest(what.as_bytes())[..6]));
+        if !memory.told.insert(name.clone()) {
+            return true;
+        }
+        let notification = Notification {
+            format: RECORD_FORMAT,
+            job: dir.job().clone(),
+            name: spec.spec.name.clone(),
+            at: self.clock.now(),
+            kind,
+            text: text.to_owned(),
+            receipt: receipt.cloned(),
+        };
+        match dir.store().create(&layout::told(dir.job(), &name), Bytes::from(encode(&notification))).await {
+            Ok(Created::New) => {}
+            Ok(Created::Exists) => return true,
+            Err(error) => {
+                // Not told by us, then: the next look tries again.
+                memory.told.remove(&name);
+                warn!(job = %dir.job(), "cannot record what is told: {error}");
+                return false;
+            }
+        }
+        let telling = tokio::spawn(async move {
+            if let Err(error) = notifier.tell(&notification).await {
+                warn!("{error}");
+            }
+        });
+        let mut under_way = self.telling.lock().expect("nobody panics while holding the list: it is only changed");
+        under_way.retain(|telling| !telling.is_finished());
+        under_way.push(telling);
+        true
+    }
+
+    /// Before this controller ends: a command that it started is not cut off.
+    pub async fn finish_telling(&self) {
+        let under_way = std::mem::take(&mut *self.telling.lock().expect("nobody panics while holding the list: it is only changed"));
+        for telling in under_way {
+            if telling.await.is_err() {
+                warn!("a telling was cut off");
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Tells of disks that were kept and seem to be forgotten: the daemon, when it sweeps, once a week for each.
+//!
+//! What somebody has ended elsewhere is found by the same sweep, and recorded as given up (`give_up`).
+//! It asks the clouds nothing that a sweep has not asked but what such a disk costs, and only when it tells. What must never
+//! live here: an end (`give_up`), and what is forgotten (`policy::kept`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tracing::{debug, warn};
+
+use crate::controller::daemon_round::Root;
+use crate::controller::drive::Controller;
+use crate::controller::job_memory::JobMemory;
+use crate::instance::{InstanceView, MachineRef};
+use crate::job::JobId;
+use crate::jobdir::{JobDir, layout};
+use crate::market::Usd;
+use crate::policy::kept::{forgotten, is_undated};
+use crate::ports::{StoreError, chain};
+
+/// Between two words about the same disk: as long as it stood before the first.
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+
+/// What this daemon has told: which machine, in which week of its standing.
+pub(crate) type KeptTold = BTreeSet<(MachineRef, u64)>;
+
+impl Controller {
+    /// Of these machines, those that stand still and seem to be forgotten.
+    pub(crate) async fn tell_kept(&self, told: &mut KeptTold, views: &[InstanceView]) {
+        for view in views {
+            let Ok(heard) = self.heard_last(view).await else { continue };
+            let Some(stood) = forgotten(view, heard, self.clock.now()) else { continue };
+            let week = stood.as_secs() / WEEK.as_secs();
+            if !told.contains(&(view.machine(), week)) && self.tell_of(view, stood, week).await {
+                told.insert((view.machine(), week));
+            }
+        }
+    }
+
+    /// When its agent was heard last, of a machine that may be forgotten and of which the cloud does not say since when it stands; it
+    /// is asked for nothing else.
+    ///
+    /// # Errors
+    /// When the store does not answer: nobody knows.
+    pub(crate) async fn heard_last(&self, view: &InstanceView) -> Result<Option<Timestamp>, StoreError> {
+        if !is_undated(view, self.clock.now()) {
+            return Ok(None);
+        }
+        let heard = self.store.head(&layout::status(&view.tags.job, view.tags.attempt)).await?;
+        Ok(heard.map(|meta| meta.modified))
+    }
+
+    /// Of the jobs that kept something, those whose machine none of these is any more: somebody has ended it elsewhere.
+    pub(crate) async fn miss_kept(&self, gone: &mut BTreeSet<JobId>, root: &Root, views: &[InstanceView]) {
+        let stands = |job: &JobId| views.iter().any(|view| &view.tags.job == job && !view.state.is_terminated());
+        for (job, receipt) in root.kept.iter().filter(|(job, _)| !stands(job)) {
+            if gone.contains(job) {
+                continue;
+            }
+            let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+            match self.see_gone(&dir, receipt).await {
+                Ok(true) => drop(gone.insert(job.clone())),
+                Ok(false) => {}
+                Err(error) => debug!(%job, "whether what it kept is still there is not known: {}", chain(&error)),
+            }
+        }
+    }
+
+    /// Whether it was told, or somebody has told it before.
+    async fn tell_of(&self, view: &InstanceView, stood: Duration, week: u64) -> bool {
+        let (job, machine) = (&view.tags.job, view.machine());
+        let cost = self.disk_cost(view).await.map_or_else(|| "bills".to_owned(), |cost| format!("costs {cost} a month"));
+        let days = stood.as_secs() / 86_400;
+        let text = format!(
+            "{machine} in {} has been stopped for {days} days, and its disk {cost}: `lamp cancel {job}` gives it up, `lamp start {job}` goes on with it",
+            machine.region
+        );
+        warn!(%job, "{text}");
+        let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+        // Of a job of another job root nobody can be told but by the log.
+        match dir.spec().await {
+            Ok(Some(spec)) => {
+                let what = format!("kept {machine} week {week}");
+                self.tell_as(&dir, &spec, &mut JobMemory::default(), ("attention", &what), &text, None).await
+            }
+            Ok(None) => true,
+            Err(error) => {
+                warn!(%job, "nobody could be told: {}", chain(&error));
+                false
+            }
+        }
+    }
+
+    /// What the disks of a kept machine cost a month; `None`: the cloud does not say.
+    async fn disk_cost(&self, view: &InstanceView) -> Option<Usd> {
+        let asked = self.cloud(view.cloud).ok()?;
+        let residue = asked.residue_of(&self.owner, &view.region, &view.tags.job, &BTreeSet::from([view.id.clone()])).await.ok()?;
+        let kept: Vec<Usd> =
+            residue.iter().filter(|left| left.kept && left.job.as_ref() == Some(&view.tags.job)).map(|left| left.usd_per_month).collect();
+        (!kept.is_empty()).then(|| kept.into_iter().sum())
+    }
+}

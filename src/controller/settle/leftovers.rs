@@ -1,0 +1,107 @@
+//! What a job leaves in the cloud once its last machine has ended: asked for once, removed where it is ours, and told.
+//!
+//! ```text
+//!   every attempt settled ──> what is left in its regions ──> of this job, by tag or machine ─┬─ kept on purpose ──> told
+//!                                                                                             └─ the rest ──> removed, told
+//!                         ──> the receipt, with all of it
+//! ```
+//! Before the receipt, because nobody looks at a job that has one. It holds nothing up: what cannot be asked or removed now is
+//! told, and `lamp sweep --residue` finds it. What must never live here: the residue of other jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use tracing::warn;
+
+use crate::controller::cloud_answers::Place;
+use crate::controller::drive::Controller;
+use crate::controller::observe::Observed;
+use crate::instance::Residue;
+use crate::job::{JobId, Leaving, LeavingFate, Receipt};
+use crate::market::{Region, Usd};
+use crate::ports::chain;
+
+impl Controller {
+    /// One question to each region where a machine of the job was, or a kept one was to be started: it carries the job's name by then.
+    pub(crate) async fn leave_nothing(&self, job: &JobId, observed: &Observed) -> Leavings {
+        let mut places = BTreeMap::<Place, BTreeSet<String>>::new();
+        for facts in &observed.attempts {
+            let machine = facts.settled.as_ref().and_then(|settled| settled.instance.clone());
+            if machine.is_some() || facts.plan.starts.is_some() {
+                places.entry((facts.plan.offer.cloud, facts.plan.offer.region.clone())).or_default().extend(machine);
+            }
+        }
+        self.take_from(job, places).await
+    }
+
+    /// What a job left in these places, each with the machines that it had there.
+    pub(crate) async fn take_from(&self, job: &JobId, places: BTreeMap<Place, BTreeSet<String>>) -> Leavings {
+        let mut leavings = Leavings::default();
+        let asked = places.into_iter().filter_map(|((cloud, region), machines)| Some((region, machines, self.cloud(cloud).ok()?)));
+        let answers = asked.map(|(region, machines, cloud)| async move {
+            let answer = cloud.residue_of(&self.owner, &region, job, &machines).await;
+            (answer, region, machines)
+        });
+        for (answer, region, machines) in join_all(answers).await {
+            match answer {
+                Ok(all) => {
+                    for left in all.iter().filter(|left| is_of(left, job, &machines)) {
+                        let fate = self.take_away(job, left).await;
+                        leavings.left.push(leaving(left, fate));
+                    }
+                }
+                Err(error) => {
+                    warn!(%job, "what it left in {region} is not known: {}; `lamp sweep --residue` looks again", chain(&error));
+                    leavings.unasked.push(region);
+                }
+            }
+        }
+        leavings
+    }
+
+    async fn take_away(&self, job: &JobId, left: &Residue) -> LeavingFate {
+        let Residue { kind, id, region, detail, usd_per_month, .. } = left;
+        let what = format!("the {kind} {id} in {region} ({detail}, {usd_per_month} a month)");
+        // A folder of this workstation is nobody's bill.
+        if left.kept && *usd_per_month == Usd::ZERO {
+            return LeavingFate::Kept;
+        }
+        if !left.is_removable() {
+            warn!(%job, "it leaves {what}");
+            return if left.kept { LeavingFate::Kept } else { LeavingFate::Left };
+        }
+        match self.clear(left).await {
+            Ok(()) => {
+                warn!(%job, "it left {what}, which is removed");
+                LeavingFate::Removed
+            }
+            Err(error) => {
+                warn!(%job, "it leaves {what}, which cannot be removed now: {}; `lamp sweep --residue` tries again", chain(&error));
+                LeavingFate::Left
+            }
+        }
+    }
+}
+
+/// What a receipt says of it.
+#[derive(Clone, Debug, Default)]
+pub struct Leavings {
+    pub(crate) left: Vec<Leaving>,
+    pub(crate) unasked: Vec<Region>,
+}
+
+impl Leavings {
+    pub(crate) fn on(&self, receipt: &Receipt) -> Receipt {
+        Receipt { left: self.left.clone(), left_unasked: self.unasked.clone(), ..receipt.clone() }
+    }
+}
+
+fn leaving(left: &Residue, fate: LeavingFate) -> Leaving {
+    let Residue { kind, id, region, detail, usd_per_month, .. } = left;
+    Leaving { kind: kind.clone(), id: id.clone(), region: region.clone(), detail: detail.clone(), usd_per_month: *usd_per_month, fate }
+}
+
+/// By the tag that rode in its launch; an alarm has only its machine's name.
+fn is_of(left: &Residue, job: &JobId, machines: &BTreeSet<String>) -> bool {
+    left.job.as_ref().map_or_else(|| machines.iter().any(|machine| left.id.contains(machine.as_str())), |of| of == job)
+}

@@ -1,0 +1,5 @@
+//! Instances that no job needs: found and terminated.
+
+pub(crate) mod lambda_visit;
+pub(crate) mod periodic;
+pub(crate) mod sweep;
