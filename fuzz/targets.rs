@@ -20,7 +20,7 @@ use lamplighter::job::{
 };
 use lamplighter::jobdir::{Event, JobsOver, decode};
 use lamplighter::market::{GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
-use lamplighter::policy::pool::Pool;
+use lamplighter::policy::market::pool_history::Pool;
 use lamplighter::wire::worlds::PriceRound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use lamplighter::market::{Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone};
-use lamplighter::policy::bid_backtest::{Backtest, backtest};
+use lamplighter::policy::purchase::bid_backtest::{Backtest, backtest};
 
 use super::Asked;
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use lamplighter::market::{Usd, UsdPerHour};
-use lamplighter::policy::market_choice::{Capacity, MarketFacts, MarketStep, Running};
-use lamplighter::policy::zones::{ZoneLook, ZonesWatch};
+use lamplighter::policy::market::deadline_choice::{Capacity, MarketFacts, MarketStep, Running};
+use lamplighter::policy::market::zones::{ZoneLook, ZonesWatch};
 use lamplighter::wire::read_capacity;
 
 use super::Asked;

@@ -1,4 +1,4 @@
-//! Decide: gathers the facts and lets `policy::supervise` order them.
+//! Decide: gathers the facts and lets `policy::watch::supervise` order them.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   boot ──> tick (wake, observe, decide, act) ──> drain ──> power off
 //!              │ observe: senses, workload, notices, wishes, marks
-//!              │ decide:  policy::supervise, alone
+//!              │ decide:  policy::watch::supervise, alone
 //!              └ act:     save, restart, stacks, notify, end
 //!   beside it, each a task that never blocks the loop: heartbeat, journal, samples, metrics, logship, checkpoints
 //! ```

@@ -269,7 +269,7 @@ impl Agent {
         matches!(wake, Wake::Ended(ended) if !ended.exit.success()) && self.watching.gpu_count().is_some() && !self.alone()
     }
 
-    /// The driver's own reports of trouble, for people; which of them count is `policy::hardware`'s question.
+    /// The driver's own reports of trouble, for people; which of them count is `policy::watch::hardware`'s question.
     fn look_for_xids(&mut self, sample: Option<&Sample>) {
         let Some(Reading::Known(gpus)) = sample.map(|sample| &sample.gpus) else { return };
         let lines = gpus.iter().flat_map(|gpu| gpu.xids.iter().map(|xid| format!("GPU {}: the driver reported Xid {xid}", gpu.index)));

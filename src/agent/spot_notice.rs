@@ -1,4 +1,4 @@
-//! What the cloud's notice means for the workload of this machine: the facts for `policy::interruption`, and what came of a save.
+//! What the cloud's notice means for the workload of this machine: the facts for `policy::watch::spot_notice`, and what came of a save.
 //!
 //! What must never live here: how a notice is heard (`judge`), and what the end does (`drain`).
 

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   files ─┐
-//!          ├─ policy::apply ─ shown, asked ─ stop ─ make jobs ─ hand schedules to the daemon
+//!          ├─ policy::schedule::apply_diff ─ shown, asked ─ stop ─ make jobs ─ hand schedules to the daemon
 //!   set ───┘                                 (apply_do.rs)
 //! ```
 //! The set is everything in the job root that carries its label and our name; nothing else is looked at twice. What must
-//! never live here: what follows from a changed file (`policy::apply`).
+//! never live here: what follows from a changed file (`policy::schedule::apply_diff`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, proven, render_table, run};
 use crate::job::{Applied, JobId, Receipt, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
-use crate::policy::apply::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of};
+use crate::policy::schedule::apply_diff::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of};
 use crate::wire::Store;
 
 /// Make the jobs be what the job files in a directory say

@@ -1,6 +1,6 @@
 //! What the user's caps mean for what `lamp apply` would make: how much of them is taken, and which job would wait.
 //!
-//! What must never live here: whether a cap holds a launch back (`policy::cap`).
+//! What must never live here: whether a cap holds a launch back (`policy::purchase::spending_cap`).
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::apply_cost::Costs;
 use super::caps::{self, CapsShown};
 use super::{Context, Fault};
 use crate::market::UsdPerHour;
-use crate::policy::apply::{Applies, Change};
-use crate::policy::cap::{self, Spending};
+use crate::policy::purchase::spending_cap::{self, Spending};
+use crate::policy::schedule::apply_diff::{Applies, Change};
 use crate::wire::Store;
 
 pub struct Capped {
@@ -32,8 +32,8 @@ pub async fn of(context: &Context, store: &Store, planned: &[Change], costs: &Co
         let Some(plan) = costs.plan(&change.file) else { continue };
         let hourly = plan.offer.hourly_at_most(plan.bid);
         let reason = match change.kind {
-            Applies::Job => cap::judge(&allowed, &spending, hourly, now),
-            Applies::Schedule => cap::never(&allowed, hourly, now),
+            Applies::Job => spending_cap::judge(&allowed, &spending, hourly, now),
+            Applies::Schedule => spending_cap::never(&allowed, hourly, now),
         };
         match reason {
             Some(reason) => drop(waits.insert(change.file.clone(), reason.text)),

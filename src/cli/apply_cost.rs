@@ -12,7 +12,7 @@ use super::{Context, ExitCode, Fault, ready, submission};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::Plan;
 use crate::market::Usd;
-use crate::policy::apply::Change;
+use crate::policy::schedule::apply_diff::Change;
 
 /// So many plans are made at a time: a cloud that is asked the same of fifty files at once throttles.
 const PLANS_IN_FLIGHT: usize = 4;

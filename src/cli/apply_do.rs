@@ -15,7 +15,7 @@ use crate::controller::{Controller, JobMemory, applied_id};
 use crate::job::{Applied, JobId, RECORD_FORMAT, Receipt, ResolvedSpec, Schedule, Wish};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
 use crate::market::Cloud;
-use crate::policy::apply::{Applies, Change, JobFact};
+use crate::policy::schedule::apply_diff::{Applies, Change, JobFact};
 use crate::wire::{Store, Workstation};
 
 /// A schedule as the file says it, and as it is kept.

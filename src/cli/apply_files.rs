@@ -1,6 +1,6 @@
 //! Which job files `lamp apply` was given: those of a folder, or those that were named.
 //!
-//! What must never live here: what they say (`workdir`), or what follows from it (`policy::apply`).
+//! What must never live here: what they say (`workdir`), or what follows from it (`policy::schedule::apply_diff`).
 
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@
 //!               └─ else ─ `lamp start` went on? ─┬─ under way, or with success ──> it goes on, or nothing
 //!                                                └─ no, or that ended too ───────> it has ended
 //! ```
-//! What must never live here: what is done about it (`policy::apply`).
+//! What must never live here: what is done about it (`policy::schedule::apply_diff`).
 
 use std::sync::Arc;
 

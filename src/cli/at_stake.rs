@@ -4,7 +4,7 @@
 //!   orphans ──> their jobs ──> newest manifest of each ──> a line before the question, a field for programs
 //! ```
 //! Who is asked whether a machine may end should see what is lost with it. What must never live here: whether it is an orphan
-//! (`policy::orphan`), or a reason to leave one alight.
+//! (`policy::lifecycle::orphan`), or a reason to leave one alight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
-use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
+use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal, Watched};
 
 /// Attempts that are read at once, two objects each: of a job with hundreds more would take more connections than a process may have.
 const READS_IN_FLIGHT: usize = 16;

@@ -1,8 +1,8 @@
 //! What a job has moved to, and why: said when a new attempt begins, so that nobody pays for a machine that nobody named.
 
 use super::plan_text::times;
-use crate::policy::reconcile::{AttemptFacts, history};
-use crate::policy::relaunch;
+use crate::policy::lifecycle::reconcile::{AttemptFacts, history};
+use crate::policy::lifecycle::relaunch;
 
 /// Of an attempt that follows on others; `None`: it is the first, or it has ended.
 pub fn moved(attempts: &[AttemptFacts]) -> Option<String> {
@@ -36,7 +36,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::reconcile::{Journal, Watched};
+    use crate::policy::lifecycle::reconcile::{Journal, Watched};
 
     fn attempt(number: u32, kind: &str, dollars: f64, refused: Option<&str>) -> AttemptFacts {
         let offer = json!({ "cloud": "aws", "region": "r", "zone": "r1a", "instance_type": kind, "gpus": 1, "gpu_model": "A10G",

@@ -1,7 +1,7 @@
 //! Whether the cadence of a job's checkpoints can work on the planned machine, from the saves that earlier runs of its name
 //! measured, and what would pay better.
 //!
-//! The rule is in `policy::checkpointing`; a rehearsal judges the same with the save that it made itself. `lamp plan` shows
+//! The rule is in `policy::watch::checkpoint_interval`; a rehearsal judges the same with the save that it made itself. `lamp plan` shows
 //! all of it; `lamp run` starts no machine that can be taken away for a job whose last save does not fit into the notice,
 //! unless it is told to.
 
@@ -15,8 +15,8 @@ use crate::controller::Planned;
 use crate::job::{CheckpointSpec, MarketChoice, REHEARSAL, ResolvedSpec};
 use crate::jobdir::{self, JobDir, What, layout};
 use crate::market::{Cloud, Span};
-use crate::policy::auto::UNMEASURED_START;
-use crate::policy::pool::Pool;
+use crate::policy::market::auto_market::UNMEASURED_START;
+use crate::policy::market::pool_history::Pool;
 use crate::policy::{Cadence, CadenceFault, CadenceVerdict, check_cadence};
 use crate::wire::Store;
 

@@ -9,7 +9,7 @@ use super::status::local_time;
 use crate::job::AttemptPhase;
 use crate::market::{Usd, elapsed};
 use crate::policy::EndWish;
-use crate::policy::reconcile::AttemptFacts;
+use crate::policy::lifecycle::reconcile::AttemptFacts;
 
 /// A wish to end that has not come true. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -12,7 +12,7 @@ use super::table::{counted, some_of};
 use super::{Context, job_root};
 use crate::job::JobId;
 use crate::jobdir::JobDir;
-use crate::policy::reconcile::{belongs_elsewhere, is_of_another};
+use crate::policy::lifecycle::reconcile::{belongs_elsewhere, is_of_another};
 use crate::wire::{Store, Workstation};
 
 /// Whoever has typed Ctrl-C waits for no bucket that does not answer, nor a service manager.

@@ -6,7 +6,7 @@
 //! ```
 //! Who starts a job looks for `discarded.json` just before the new spec is written, and who discards looks for such a spec once that
 //! record is. In the moment between them neither sees the other; then the agent finds its checkpoint discarded, and begins nothing.
-//! What must never live here: whether a job may go (`policy::discard`), or which objects are records (`jobdir::stored`).
+//! What must never live here: whether a job may go (`policy::lifecycle::discardable`), or which objects are records (`jobdir::stored`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::{Context, ExitCode, Fault, job_root, render_table, run, signals};
 use crate::config::SpanWord;
 use crate::job::{Discarded, JobId, JobOutcome, RECORD_FORMAT, StoredKind};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::policy::discard::is_gone_on_from;
+use crate::policy::lifecycle::discardable::is_gone_on_from;
 use crate::wire::{ObjectMeta, Store, StoreError, show_bytes};
 
 /// Delete what ended jobs have stored: checkpoints, outputs, logs, code. Their receipts and records stay

@@ -1,6 +1,6 @@
 //! Which jobs `lamp discard` means, what is known of them, and what is in the way, in words.
 //!
-//! What must never live here: the verdict itself (`policy::discard`), a deletion.
+//! What must never live here: the verdict itself (`policy::lifecycle::discardable`), a deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{Context, ExitCode, Fault, job_root, kept};
 use crate::job::{AttemptNo, JobId, ResolvedSpec, StoredKind};
 use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
 use crate::market::{Span, elapsed};
-use crate::policy::discard::{Hindrance, StoredFacts, is_gone_on_from, judge_discard};
+use crate::policy::lifecycle::discardable::{Hindrance, StoredFacts, is_gone_on_from, judge_discard};
 use crate::wire::Store;
 
 /// What is asked for.

@@ -10,7 +10,7 @@ use super::status::local_time;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::job::{Discarded, StoredKind};
 use crate::jobdir::JobDir;
-use crate::policy::discard::is_gone_on_from;
+use crate::policy::lifecycle::discardable::is_gone_on_from;
 
 /// What a verb looks for was discarded, and it says so: what is left may be a part. `None`: it was not, as far as anybody knows.
 pub async fn told(context: &Context, dir: &JobDir, kind: StoredKind) -> Option<Discarded> {

@@ -4,7 +4,7 @@
 //!   checks of this workstation ─┐
 //!   checks of AWS (doctor_aws) ─┴─ all at once ─ a line each, in their order ─ the worst is the exit code
 //! ```
-//! It changes nothing, but with `--prove`, which is another thing (prove.rs). What must never live here: what is well and what is not (`policy::doctor`).
+//! It changes nothing, but with `--prove`, which is another thing (prove.rs). What must never live here: what is well and what is not (`policy::account::doctor`).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -19,7 +19,7 @@ use super::printer::{Stream, Style};
 use super::{Context, ExitCode, Fault, JobArgs, job_root};
 use crate::config::shown;
 use crate::job::{Finding, Severity};
-use crate::policy::doctor::{Check, Level, worst};
+use crate::policy::account::doctor::{Check, Level, worst};
 use crate::wire;
 use crate::wire::setup::{UserUnit, daemon_unit, gpus, reads_job_root};
 

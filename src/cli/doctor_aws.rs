@@ -16,13 +16,13 @@ mod asked {
     use crate::job::{AlarmRule, MachineSpec};
     use crate::jobdir::{ProofDir, SweeperDir};
     use crate::market::{Arch, Catalog, PriceRule, Region};
-    use crate::policy::doctor::{
+    use crate::policy::account::doctor::{
         AFTER_CREDENTIALS, Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_image,
         judge_network, judge_price_list, judge_quotas, judge_role, judge_spot_role, judge_stand_in, judge_writing,
     };
-    use crate::policy::proof;
-    use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
-    use crate::policy::way_out::{judge_absent, judge_subnets};
+    use crate::policy::account::shutdown_proof;
+    use crate::policy::account::subnet_egress::{judge_absent, judge_subnets};
+    use crate::policy::account::sweeper_plan::{SweeperSeen, judge_sweeper};
     use crate::wire::setup::{AwsDoctor, Ends, Who};
     use crate::wire::{Clock, Workstation, causes};
 
@@ -273,7 +273,7 @@ mod asked {
         };
         let found = found.await;
         let regions = &desk.names().await.regions;
-        regions.iter().map(|region| proof::check(region, &desk.owner, found.as_deref(), desk.clock.now())).collect()
+        regions.iter().map(|region| shutdown_proof::check(region, &desk.owner, found.as_deref(), desk.clock.now())).collect()
     }
 
     async fn network(desk: &Desk) -> Vec<Check> {
@@ -357,6 +357,6 @@ pub fn checks<'a>(
     _workstation: &crate::wire::Workstation,
     _agent: &'a dyn Fn() -> Result<String, String>,
 ) -> Vec<super::doctor::Asked<'a>> {
-    use crate::policy::doctor::{Check, Level};
+    use crate::policy::account::doctor::{Check, Level};
     vec![Box::pin(async { vec![Check::new("aws", Level::Skipped, "this `lamp` was built without it")] })]
 }

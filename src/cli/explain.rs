@@ -14,7 +14,7 @@ use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence
 use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};
 use crate::market::{Cloud, Span};
 use crate::policy::cloud_text;
-use crate::policy::idle_cost::IdleCost;
+use crate::policy::watch::idle_cost::IdleCost;
 
 /// Show every verdict on a job with the numbers behind it, and why it ended
 #[derive(Clone, Debug, ClapArgs)]

@@ -1,6 +1,6 @@
 //! What waiting for an idle verdict has cost, beside what a stop by mistake would have: from the records of one attempt.
 //!
-//! What must never live here: the sums (`policy::idle_cost`).
+//! What must never live here: the sums (`policy::watch::idle_cost`).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::job::{Plan, Reason};
 use crate::jobdir::{Event, What};
 use crate::market::{UsdPerHour, elapsed};
-use crate::policy::idle_cost::{IdleCost, IdleFacts, idle_cost};
+use crate::policy::watch::idle_cost::{IdleCost, IdleFacts, idle_cost};
 
 /// So long after a verdict a checkpoint is still the one that was saved because of it.
 const SAVED_WITH_IT: Duration = Duration::from_secs(15 * 60);

@@ -11,9 +11,9 @@ use super::status::local_time;
 use crate::controller::{Outlook, Planned};
 use crate::job::Spec;
 use crate::market::{Market, Span};
-use crate::policy::market_run::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
-use crate::policy::pool::Pool;
-use crate::policy::spell::ZoneSpells;
+use crate::policy::market::capacity_periods::ZoneSpells;
+use crate::policy::market::pool_history::Pool;
+use crate::policy::market::replay::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
 
 /// Enough for one in twenty to be ten; more changes the mean by less than a price does in an hour.
 pub const RUNS: u32 = 200;

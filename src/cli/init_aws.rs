@@ -1,7 +1,7 @@
 //! `lamp init aws`: an account made ready for machines, once.
 //!
 //! ```text
-//!   look -> plan (policy::setup) -> the table -> a question -> the steps -> the configuration
+//!   look -> plan (policy::account::setup_plan) -> the table -> a question -> the steps -> the configuration
 //! ```
 //! What is there already is left alone, so that it can be run again at any time. What must never live here: which step is
 //! right.
@@ -19,9 +19,9 @@ use super::{Context, ExitCode, Fault, region};
 use crate::config::edit::{self, Setting};
 use crate::instance::setup::SetupFound;
 use crate::market::{Catalog, Region};
-use crate::policy::doctor::unpriced_disks;
-use crate::policy::setup::{Rebind, SetupLine, other_root, plan_setup};
-use crate::policy::sweeper::plan_sweeper;
+use crate::policy::account::doctor::unpriced_disks;
+use crate::policy::account::setup_plan::{Rebind, SetupLine, other_root, plan_setup};
+use crate::policy::account::sweeper_plan::plan_sweeper;
 use crate::wire::setup::AwsSetup;
 
 /// Make an AWS account ready: bucket, role of the machines, security group, service-linked roles

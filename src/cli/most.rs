@@ -1,6 +1,6 @@
 //! The most that a job can cost, from its records alone: its attempts so far, and the whole of it; and when its machine ends.
 //!
-//! What must never live here: what it has cost (`summary`), a plan (`policy::placement`).
+//! What must never live here: what it has cost (`summary`), a plan (`policy::purchase::placement`).
 
 use jiff::Timestamp;
 
@@ -8,8 +8,8 @@ use super::summary::is_heard;
 use crate::job::{LimitsSpec, Plan, ResolvedSpec, Spec};
 use crate::market::{Cloud, Span, Usd, UsdPerHour};
 use crate::policy::Wishes;
-use crate::policy::hard_end::{DRAIN_ALLOWANCE, Terms};
-use crate::policy::reconcile::AttemptFacts;
+use crate::policy::lifecycle::reconcile::AttemptFacts;
+use crate::policy::purchase::hard_end::{DRAIN_ALLOWANCE, Terms};
 
 /// What the limits of a job bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn extended(spec: &Spec, plan: &Plan, spent: Usd, wishes: &Wishes) -> Option<Usd
 }
 
 /// When the machine of an attempt ends whatever happens, with all that was ever added to the limits of its job; `None`: nothing
-/// bounds it, or it is over. As the controller reckons it (`policy::reconcile`): never sooner than it was planned.
+/// bounds it, or it is over. As the controller reckons it (`policy::lifecycle::reconcile`): never sooner than it was planned.
 pub fn hard_end(spec: &Spec, attempt: &AttemptFacts, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Timestamp> {
     let planned = attempt.plan.kill_at.filter(|_| attempt.settled.is_none())?;
     if !is_extended(wishes) {
@@ -108,7 +108,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::reconcile::{Journal, Watched};
+    use crate::policy::lifecycle::reconcile::{Journal, Watched};
 
     #[test]
     fn what_was_added_to_a_limit_moves_the_hard_end_and_a_machine_that_is_over_has_none() {

@@ -3,8 +3,8 @@
 //! What must never live here: which of them it is (`policy`).
 
 use crate::market::{Catalog, Cloud, Offer};
-use crate::policy::doctor;
-use crate::policy::placement::{NoOffer, OverBudget};
+use crate::policy::account::doctor;
+use crate::policy::purchase::placement::{NoOffer, OverBudget};
 
 /// What would mend it; empty: nothing is known that would.
 pub fn hints(none: &NoOffer) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! How often the bid of a plan would have been exceeded, by what its own pool has cost.
 //!
 //! ```text
-//!   Plan ── has a bid? ── Controller::past_prices, as long as EC2 keeps them ── policy::bid::Exceeded ── a line, and `-o json`
+//!   Plan ── has a bid? ── Controller::past_prices, as long as EC2 keeps them ── policy::purchase::bid::Exceeded ── a line, and `-o json`
 //! ```
 //! Of the rules only a quantile is made of a history; the others are asked for what one says of them here, where a plan is shown, for
 //! one more call. What must never live here: anything that a launch waits for.
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::controller::Controller;
 use crate::job::Plan;
 use crate::market::{Span, elapsed};
-use crate::policy::bid::{Exceeded, HONEST, WINDOW, back};
+use crate::policy::purchase::bid::{Exceeded, HONEST, WINDOW, back};
 
 pub struct Shown {
     /// `Err`: why it is not known.

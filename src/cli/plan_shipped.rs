@@ -4,7 +4,7 @@
 //!   no plan, and nobody answered ──> the same job, on demand alone, planned by the catalogue ──> table, figures, exit code 103 or 102
 //! ```
 //! It is for looking at: no quota, capacity or permission was asked for, and nothing can be launched by it. What must never live
-//! here: a price (`market::Catalog`), which offer is better (`policy::placement`).
+//! here: a price (`market::Catalog`), which offer is better (`policy::purchase::placement`).
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ use super::{Context, ExitCode, Fault, Stream, job_root, plan, ready, status};
 use crate::controller::{ActError, Planned};
 use crate::job::{MarketChoice, Plan, ResolvedSpec, Spec};
 use crate::market::{Catalog, Cloud, Offer, Region};
-use crate::policy::bid;
-use crate::policy::ranking::Ranked;
-use crate::policy::setup::Lack;
+use crate::policy::account::setup_plan::Lack;
+use crate::policy::purchase::bid;
+use crate::policy::purchase::ranking::Ranked;
 use crate::wire::{self, Store};
 
 /// Kinds of machines in the table; `-o json` has all.

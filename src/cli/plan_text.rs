@@ -7,8 +7,8 @@ use super::status::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec, image_contents};
 use crate::market::{Cloud, GpuRequirement, Market, Offer, Quota, Usd, UsdPerHour};
-use crate::policy::job_most::{JobMost, MostBy};
-use crate::policy::ranking::Ranked;
+use crate::policy::purchase::job_cost_bound::{JobMost, MostBy};
+use crate::policy::purchase::ranking::Ranked;
 
 /// So many lines of one kind; `-o json` has all.
 const LINES_MAX: usize = 6;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::price_source::Source;
 use super::table::{Give, render, render_within};
 use crate::market::{Market, Offer, PriceHistory, PriceRule, Region, Supply, UsdPerHour, Zone};
-use crate::policy::bid::{self, NoBid};
-use crate::policy::bid_backtest::{Backtest, backtest};
+use crate::policy::purchase::bid::{self, NoBid};
+use crate::policy::purchase::bid_backtest::{Backtest, backtest};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {

@@ -14,7 +14,7 @@ use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purc
 use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{Catalog, Cloud, GpuRequirement, PriceHistory, PriceRule, Region, Span, Supply, did_you_mean, has_a_size};
-use crate::policy::bid::{HONEST, back};
+use crate::policy::purchase::bid::{HONEST, back};
 
 /// Show what machines cost: on-demand and spot
 ///

@@ -3,11 +3,11 @@
 //! ```text
 //!   what can be tried ──> plans ──> the most it costs, asked ──> begin ──> drive, as any job ──> receipts
 //!                                                                  └─ Ctrl-C: cancel, drive to the end ─┘
-//!   settled, ending ──> policy::proof ──> proofs/<account>/<region>.json ──> what was proven
+//!   settled, ending ──> policy::account::shutdown_proof ──> proofs/<account>/<region>.json ──> what was proven
 //! ```
 //! Each trial is a job (docs/decisions/0017): its intent is recorded before the launch, its machine has tags and a hard cap,
 //! and when this process dies a daemon or `lamp sweep` ends it like any other. What must never live here: what is proven
-//! (`policy::proof`).
+//! (`policy::account::shutdown_proof`).
 
 use std::pin::{Pin, pin};
 
@@ -24,8 +24,8 @@ use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, Su
 use crate::job::{AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt, ResolvedSpec, Switch, Trial, Tried, Wish};
 use crate::jobdir::{JobDir, JobDirError, ProofDir};
 use crate::market::{Cloud, Span, Usd};
-use crate::policy::proof;
-use crate::policy::proof_sweeper::{Expected, is_by_another, stands_in};
+use crate::policy::account::shutdown_proof;
+use crate::policy::account::sweeper_proof::{Expected, is_by_another, stands_in};
 use crate::wire::{self, DrivingLock, Store, Workstation};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -118,11 +118,11 @@ impl Desk<'_> {
             switches.push(Switch::Sweep);
         }
         prove_sweeper::tell(self.context, sweeper, daemon);
-        let types = if args.instance_type.is_empty() { proof::TYPES.map(str::to_owned).to_vec() } else { args.instance_type.clone() };
+        let types = if args.instance_type.is_empty() { shutdown_proof::TYPES.map(str::to_owned).to_vec() } else { args.instance_type.clone() };
         let mut plans = Vec::new();
         for switch in switches {
-            let trial = Trial { switch, lease: args.lease.as_ref().map_or(proof::LEASE, |lease| lease.0) };
-            let within = args.within.as_ref().map_or(proof::within(switch), |within| within.0);
+            let trial = Trial { switch, lease: args.lease.as_ref().map_or(shutdown_proof::LEASE, |lease| lease.0) };
+            let within = args.within.as_ref().map_or(shutdown_proof::within(switch), |within| within.0);
             let spec = self.spec(trial, within, &types);
             let (planned, lacks) = ready::planned(self.context, &self.controller, &spec).await;
             ready::refuse(&lacks, &spec)?;
@@ -139,7 +139,7 @@ impl Desk<'_> {
 
     fn spec(&self, trial: Trial, within: Span, types: &[String]) -> ResolvedSpec {
         let created = self.context.clock.now();
-        let spec = proof::spec(&trial, within, created, &self.region, types);
+        let spec = shutdown_proof::spec(&trial, within, created, &self.region, types);
         ResolvedSpec {
             format: RECORD_FORMAT,
             job: JobId::from_name(&spec.name, wire::random_letters()),
@@ -272,7 +272,7 @@ impl Desk<'_> {
         let mut trials = Vec::new();
         for attempt in attempts {
             match self.tried(attempt).await.map_err(|error| job_root::record_fault(&error))? {
-                Ok(tried) if is_by_another(&tried, &proof::swept_by_own(&self.context.user.owner)) => {
+                Ok(tried) if is_by_another(&tried, &shutdown_proof::swept_by_own(&self.context.user.owner)) => {
                     trials.push(stands_in(tried, &sweeper, &self.sweeper().await));
                 }
                 Ok(tried) => trials.push(tried),
@@ -306,7 +306,7 @@ impl Desk<'_> {
         if let Some(number) = dir.attempts().await?.into_iter().next_back()
             && let (Some(plan), Some(settled)) = (dir.plan(number).await?, dir.settled(number).await?)
             && let ending = dir.ending(number).await?
-            && let Some(tried) = proof::judge(trial, *within, &AttemptRecord { plan: plan.into(), settled: settled.into() }, ending.as_ref())
+            && let Some(tried) = shutdown_proof::judge(trial, *within, &AttemptRecord { plan: plan.into(), settled: settled.into() }, ending.as_ref())
         {
             return Ok(Ok(tried));
         }
@@ -324,7 +324,7 @@ fn clock_fault(error: &ActError) -> Fault {
 }
 
 fn show(context: &Context, proof: &Proof) {
-    let until = proof::good_until(proof);
+    let until = shutdown_proof::good_until(proof);
     if context.is_machine_output() {
         let mut value = json!(proof);
         value["good_until"] = json!(proof.passed.then_some(until));
@@ -353,7 +353,7 @@ fn show(context: &Context, proof: &Proof) {
             .warn("NOT PROVEN: a machine that nobody watches may bill on here; until a proof passes, `lamp run --detach` is refused in this region");
         printer.hint("`lamp doctor` looks at the sweeper and the role; `lamp receipt` says how each machine has ended");
     }
-    if let Some(less) = proof::not_tried(proof, &context.user.owner) {
+    if let Some(less) = shutdown_proof::not_tried(proof, &context.user.owner) {
         printer.note(less);
     }
 }

@@ -1,11 +1,11 @@
 //! What `lamp doctor --prove` finds of a sweeper, and what it says of that before it buys anything.
 //!
-//! What must never live here: whether a sweep is tried (`policy::proof_sweeper`).
+//! What must never live here: whether a sweep is tried (`policy::account::sweeper_proof`).
 
 use super::Context;
 use crate::instance::sweeper;
 use crate::jobdir::SweeperDir;
-use crate::policy::proof_sweeper::{Expected, SweeperFacts, expected};
+use crate::policy::account::sweeper_proof::{Expected, SweeperFacts, expected};
 use crate::wire::{Store, Workstation, causes};
 
 /// Asks the account and the job root.

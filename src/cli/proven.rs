@@ -1,10 +1,10 @@
 //! May a machine be left alone? Not where nothing has shown lately that machines end by themselves.
 //!
 //! ```text
-//!   who we are ──> the account's proofs ──> policy::proof::standing ──> go on | refuse (exit code 111) | warn
+//!   who we are ──> the account's proofs ──> policy::account::shutdown_proof::standing ──> go on | refuse (exit code 111) | warn
 //! ```
 //! Only machines at AWS are asked for: one of this workstation bills nobody. What must never live here: how long a proof holds
-//! (`policy::proof`).
+//! (`policy::account::shutdown_proof`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{Context, ExitCode, Fault, job_root};
 use crate::job::{MachineSpec, Plan, Proof};
 use crate::jobdir::{ProofDir, proof_keys};
 use crate::market::Cloud;
-use crate::policy::proof::{Standing, not_tried, standing};
+use crate::policy::account::shutdown_proof::{Standing, not_tried, standing};
 use crate::wire::{Store, Workstation};
 
 /// Who leaves does not wait longer for a word of warning.

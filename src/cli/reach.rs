@@ -1,7 +1,7 @@
 //! A limit that no machine can keep with all of the work done: said before anything is bought, by how much, and what it means.
 //!
 //! Reckoned without the market: a machine that starts now and is never taken away. What must never live here: the market rule,
-//! which goes the fastest way to the end then (`policy::market_choice`).
+//! which goes the fastest way to the end then (`policy::market::deadline_choice`).
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::Context;
 use crate::controller::Planned;
 use crate::job::{Finding, ResolvedSpec, Spec};
 use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
-use crate::policy::auto::{self, AutoFacts, Standing};
-use crate::policy::hard_end::STOP_GRACE;
+use crate::policy::market::auto_market::{self, AutoFacts, Standing};
+use crate::policy::purchase::hard_end::STOP_GRACE;
 
 /// How far a limit is from the end of the work; the field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -120,7 +120,7 @@ impl OutOfReach {
         let work = limits.work.map_or(0.0, |work| work.secs_f64() / 3600.0 / machine.speed);
         let is_local = spec.machine.cloud == Cloud::Local;
         let start = if is_local { 0.0 } else { standing.start };
-        let way_out = auto::way_out(spec).as_secs_f64() / 3600.0;
+        let way_out = auto_market::way_out(spec).as_secs_f64() / 3600.0;
         let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
         // Each: how long the machine may work, and how much longer than that the whole of the limit is.
         let of_time = |limit: Limit, hours: f64| (limit, hours - way_out, way_out);
@@ -252,7 +252,7 @@ fn at_least(hours: f64) -> Span {
 
 /// How a job stands that has not run and of whose market nothing is known.
 fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> Standing {
-    auto::standing(&AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now })
+    auto_market::standing(&AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now })
 }
 
 #[cfg(test)]
@@ -266,7 +266,7 @@ mod tests {
         (spec.limits.work, spec.limits.deadline) = (Some(work.parse().unwrap()), Some(deadline));
         spec.machine.cloud = cloud;
         let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
-        OutOfReach::judge(&spec, &auto::standing(&facts), &machine("1"), now)
+        OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine("1"), now)
     }
 
     fn machine(dollars: &str) -> Machine {
@@ -282,7 +282,7 @@ mod tests {
         spec.limits.budget = budget.map(|usd| usd.parse().unwrap());
         spec.machine.cloud = cloud;
         let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
-        OutOfReach::judge(&spec, &auto::standing(&facts), &machine(hour), now)
+        OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine(hour), now)
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
         let mut spec = Spec::bare();
         let judge = |spec: &Spec| {
             let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
-            OutOfReach::judge(spec, &auto::standing(&facts), &machine("1"), now)
+            OutOfReach::judge(spec, &auto_market::standing(&facts), &machine("1"), now)
         };
         spec.machine.cloud = Cloud::Aws;
         (spec.limits.work, spec.limits.max_runtime) = (None, Some("2m".parse().unwrap()));
@@ -346,7 +346,7 @@ mod tests {
         for (max_runtime, limit) in [(None, Limit::Deadline), (Some("1h".parse().unwrap()), Limit::MaxRuntime)] {
             spec.limits.max_runtime = max_runtime;
             let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
-            let found = OutOfReach::judge(&spec, &auto::standing(&facts), &machine("1"), now).unwrap();
+            let found = OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine("1"), now).unwrap();
             assert_eq!((found.limit, found.is_late()), (limit, true));
         }
     }

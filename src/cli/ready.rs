@@ -5,14 +5,14 @@
 //!   bucket, profile ───────┴─ something lacks, or there is no plan? ── networks too ── one message, one command
 //! ```
 //! `lamp run` starts nothing then; `lamp plan` still shows what it can. What must never live here: what is lacking
-//! (`policy::setup`).
+//! (`policy::account::setup_plan`).
 
 use std::collections::BTreeSet;
 
 use super::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::ResolvedSpec;
-use crate::policy::setup::Lack;
+use crate::policy::account::setup_plan::Lack;
 
 /// The plan of the first attempt, or why there is none; and what the account lacks.
 pub async fn planned(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> (Result<Planned, Fault>, Vec<Lack>) {
@@ -90,7 +90,7 @@ mod asked {
     use crate::cli::setup_steps::bucket_of;
     use crate::cli::{job_root, plan};
     use crate::instance::setup::{GROUP, SetupNames, box_role};
-    use crate::policy::setup::{ReadyFound, lacking};
+    use crate::policy::account::setup_plan::{ReadyFound, lacking};
 
     pub async fn planned(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> (Result<Planned, Fault>, Vec<Lack>) {
         let Ok(workstation) = job_root::workstation(context) else { return (plan::first(context, controller, spec).await, Vec::new()) };

@@ -123,7 +123,7 @@ pub fn replay_idle(series: &[Rates], idle: &IdleSpec, stall: &StallSpec) -> Repl
     let mut last = WatchVerdict::new(Standing::Starting, WatchAction::None, "no samples");
     for rates in series {
         let of_idle = idle_watch.step(rates);
-        // In the order of `policy::supervise`: the rungs that only tell stand below an idle verdict.
+        // In the order of `policy::watch::supervise`: the rungs that only tell stand below an idle verdict.
         let stands = |verdict: &WatchVerdict| {
             verdict.standing == Standing::Stalled && (verdict.action >= WatchAction::Restart || of_idle.standing != Standing::Idle)
         };

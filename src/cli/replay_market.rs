@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{Context, ExitCode, Fault, Format};
 use crate::market::{Usd, UsdPerHour};
-use crate::policy::market_choice::{Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Running};
+use crate::policy::market::deadline_choice::{Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Running};
 
 /// Spot, on-demand or wait, under a deadline: a question a line, an answer a line
 ///

@@ -12,7 +12,7 @@ use super::summary::Summary;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run};
 use crate::job::{JobId, JobState, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
-use crate::policy::schedule::{Calendar, DueVerdict, ScheduleFacts, Spot, judge};
+use crate::policy::schedule::schedule::{Calendar, DueVerdict, ScheduleFacts, Spot, judge};
 use crate::wire::Store;
 
 /// Show what is scheduled: the next run, the last one, and what it waits for

@@ -8,7 +8,7 @@ use super::signals;
 use super::{Context, ExitCode, Fault, Give, job_root, region, render_table_within};
 use crate::config::edit::{Edited, Setting};
 use crate::instance::setup::SetupNames;
-use crate::policy::setup::SetupLine;
+use crate::policy::account::setup_plan::SetupLine;
 use crate::wire::setup::{AwsSetup, SetupError, SetupWish, read_user_file, replace_user_file};
 
 /// What the flags of both verbs say.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   job, prices, courses ──> simulate_world: the shipped controller and agent in a false world ──┐
-//!                       └──> --quick: policy::market_run, the choice of the market alone ────────┴──> Ran ──> simulate_text
+//!                       └──> --quick: policy::market::replay, the choice of the market alone ────────┴──> Ran ──> simulate_text
 //! ```
 //! Starts nothing. What must never live here: a rule, or how it is shown (`simulate_text`).
 
@@ -24,11 +24,11 @@ use crate::config::Hourly;
 use crate::controller::Outlook;
 use crate::job::{MachineSpec, MarketChoice, ResolvedSpec, Spec};
 use crate::market::{Cloud, Span, UsdPerHour};
-use crate::policy::auto::{self, AutoFacts, Standing};
-use crate::policy::market_choice::Others;
-use crate::policy::market_run::{Goes, Play, PlayLimits, Ran, planned, run as play_once};
-use crate::policy::pool::Pool;
-use crate::policy::work::times;
+use crate::policy::market::auto_market::{self, AutoFacts, Standing};
+use crate::policy::market::deadline_choice::Others;
+use crate::policy::market::pool_history::Pool;
+use crate::policy::market::remaining_work::times;
+use crate::policy::market::replay::{Goes, Play, PlayLimits, Ran, planned, run as play_once};
 use crate::wire::worlds::PriceRound;
 use crate::wire::{CapacityTrace, PriceCourseError, TraceError, read_capacity, read_prices};
 
@@ -241,12 +241,12 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Optio
         })?,
     };
     let Known { spot, spot_most, on_demand, extras, speed, pool } = known;
-    let standing = auto::standing(&AutoFacts {
+    let standing = auto_market::standing(&AutoFacts {
         spec: &spec.spec,
         history: &[],
         running: None,
         more_time: Span::ZERO,
-        spot: Some(auto::SpotPool { pool: &pool, hourly: spot, there: true, others: Others::default(), elsewhere: 0.0 }),
+        spot: Some(auto_market::SpotPool { pool: &pool, hourly: spot, there: true, others: Others::default(), elsewhere: 0.0 }),
         on_demand: Some(on_demand),
         speed,
         now: context.clock.now(),

@@ -1,7 +1,7 @@
 //! What `lamp simulate` shows of its runs: a table, a plot of marks, and a legend for both.
 //!
 //! What a job costs and when it ends is told of the runs that finished: one that never found a machine is not a cheap one.
-//! What must never live here: the playing (`policy::market_run`).
+//! What must never live here: the playing (`policy::market::replay`).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::simulate_world::word;
 use super::table::{Give, render_within};
 use crate::job::MarketChoice;
 use crate::market::Span;
-use crate::policy::market_run::{Play, Ran, Spread, Unfinished};
+use crate::policy::market::replay::{Play, Ran, Spread, Unfinished};
 
 /// One market's runs, for people and programs.
 #[derive(Clone, Debug, Serialize)]
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::cli::wrap::columns;
     use crate::market::{Usd, UsdPerHour};
-    use crate::policy::market_run::PlayLimits;
+    use crate::policy::market::replay::PlayLimits;
 
     fn play(deadline: Option<u64>) -> Play {
         let (hour, price) = (Duration::from_secs(3600), |usd| UsdPerHour::new(Usd::from_dollars(usd).unwrap()));

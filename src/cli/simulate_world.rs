@@ -4,7 +4,7 @@
 //!   --trace, or courses drawn from the law of the pool ──┐
 //!   --prices, or the price of now ───────────────────────┼──> one world a run and market (wire::worlds) ──> Ran
 //! ```
-//! What must never live here: the playing of the choice alone (`policy::market_run`), or how either is shown (`simulate_text`).
+//! What must never live here: the playing of the choice alone (`policy::market::replay`), or how either is shown (`simulate_text`).
 
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -19,8 +19,8 @@ use super::wrap::cut;
 use super::{Context, Printer, Stream, signals};
 use crate::job::{MarketChoice, ResolvedSpec};
 use crate::market::UsdPerHour;
-use crate::policy::market_run::{Drawn, Goes, Play, Ran, Unfinished};
-use crate::policy::pool::Pool;
+use crate::policy::market::pool_history::Pool;
+use crate::policy::market::replay::{Drawn, Goes, Play, Ran, Unfinished};
 use crate::wire::worlds::{Course, Lived, OwnJob, PriceRound, live_all};
 use crate::wire::{CapacityTrace, Clock};
 

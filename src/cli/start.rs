@@ -4,7 +4,7 @@
 //!   what is kept ──> the next job's spec ──> plan, and the most it can cost ──> code, spec, start ──> as `lamp run`
 //! ```
 //! A job that goes on is a job of its own (docs/decisions/0013). What must never live here: whether a machine can be started
-//! (`policy::continuation`).
+//! (`policy::lifecycle::continuation`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticke
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
-use crate::policy::setup::Lack;
+use crate::policy::account::setup_plan::Lack;
 use crate::wire::{Store, Workstation};
 
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its checkpoint

@@ -17,7 +17,7 @@ use crate::job::{JobId, JobState, Plan, REHEARSAL};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
 use crate::policy::LIMIT_NEARS;
-use crate::policy::reconcile::{belongs_elsewhere, is_of_another};
+use crate::policy::lifecycle::reconcile::{belongs_elsewhere, is_of_another};
 
 /// Show jobs: what runs, what it costs, how it stands
 #[derive(Clone, Debug, ClapArgs)]

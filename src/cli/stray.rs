@@ -3,7 +3,7 @@
 //! ```text
 //!   --machine ID ──> gone: said │ its job is known, or cannot be read: refused │ stray or orphan ──> a question ──> looked at again ──> ended
 //! ```
-//! What must never live here: whether a job is known (`policy::orphan`), and an end that nobody asked for by the machine's id.
+//! What must never live here: whether a job is known (`policy::lifecycle::orphan`), and an end that nobody asked for by the machine's id.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use super::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::controller::{Controller, Found, Judged};
 use crate::instance::{InstanceState, InstanceView};
 use crate::market::{Catalog, Cloud, Market, Span, Usd, UsdPerHour, elapsed};
-use crate::policy::orphan::OrphanVerdict;
+use crate::policy::lifecycle::orphan::OrphanVerdict;
 use crate::wire::Store;
 
 pub fn is_stray(judged: &Judged) -> bool {

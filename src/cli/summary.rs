@@ -16,8 +16,9 @@ use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
-use crate::policy::reconcile::{AttemptFacts, history, job_state};
-use crate::policy::{Wishes, relaunch};
+use crate::policy::Wishes;
+use crate::policy::lifecycle::reconcile::{AttemptFacts, history, job_state};
+use crate::policy::lifecycle::relaunch;
 
 /// The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -315,7 +316,7 @@ mod tests {
     use super::*;
     use crate::cli::live::money_text;
     use crate::job::EndedBecause;
-    use crate::policy::reconcile::{Journal, Watched};
+    use crate::policy::lifecycle::reconcile::{Journal, Watched};
 
     fn at(hours: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + hours * 3600).unwrap()

@@ -17,7 +17,7 @@ use crate::controller::{Controller, Everywhere, Found, Judged};
 use crate::instance::{ForeignMachine, Residue};
 use crate::jobdir::{self, JobDir};
 use crate::market::{Cloud, Market, Usd};
-use crate::policy::orphan::OrphanVerdict;
+use crate::policy::lifecycle::orphan::OrphanVerdict;
 use crate::wire::Store;
 
 /// End machines of ours without a living job, in all regions

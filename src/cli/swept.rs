@@ -1,6 +1,6 @@
 //! What a sweep did with what it found, and the document that tells programs both: printed once, when all is done.
 //!
-//! What must never live here: what is to be ended (`policy::orphan`), and a question (sweep.rs, stray.rs).
+//! What must never live here: what is to be ended (`policy::lifecycle::orphan`), and a question (sweep.rs, stray.rs).
 
 use std::collections::BTreeMap;
 

@@ -16,9 +16,9 @@ use crate::config::edit;
 use crate::instance::setup::{InUse, SetupFound, SetupStep};
 use crate::job::JobId;
 use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
-use crate::policy::driven_here::{DrivenHere, in_the_way};
-use crate::policy::setup::{SetupLine, jobs_without_an_end, plan_removal};
-use crate::policy::sweeper::plan_sweeper_removal;
+use crate::policy::account::active_drivers::{DrivenHere, in_the_way};
+use crate::policy::account::setup_plan::{SetupLine, jobs_without_an_end, plan_removal};
+use crate::policy::account::sweeper_plan::plan_sweeper_removal;
 use crate::wire::setup::AwsSetup;
 
 /// Take away what `lamp init aws` made

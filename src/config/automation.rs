@@ -14,8 +14,8 @@ use super::compound::strings;
 use super::patterns;
 use super::words::{Dollars, Hourly};
 use crate::job::{CatchUp, Finding, MarketChoice, Overlap, ScheduleSpec, Spec};
-use crate::policy::cap::Caps;
-use crate::policy::schedule::{self, CalendarError};
+use crate::policy::purchase::spending_cap::Caps;
+use crate::policy::schedule::schedule::{self, CalendarError};
 
 /// When the job is run by a daemon, again and again. `lamp apply` hands it over; `lamp run` runs it once, now.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]

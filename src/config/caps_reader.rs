@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{ConfigError, Environment, UserConfig, load_user};
-use crate::policy::cap::Caps;
+use crate::policy::purchase::spending_cap::Caps;
 
 #[derive(Debug)]
 pub struct CapsReader {

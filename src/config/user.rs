@@ -11,7 +11,7 @@ use super::{
 };
 use crate::job::{Finding, NotifySpec};
 use crate::market::Usd;
-use crate::policy::cap::Caps;
+use crate::policy::purchase::spending_cap::Caps;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserConfig {

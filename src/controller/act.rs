@@ -1,4 +1,4 @@
-//! Does what `policy::reconcile` says, one act at a time. Each act may be lost or repeated without harm.
+//! Does what `policy::lifecycle::reconcile` says, one act at a time. Each act may be lost or repeated without harm.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::instance::MachineRef;
 use crate::job::{AttemptNo, CheckpointNo, JobId, Reason, Receipt, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::elapsed;
-use crate::policy::fallback::TooDear;
-use crate::policy::placement::NoOffer;
-use crate::policy::reconcile::{Act, GuardLeft, history};
-use crate::policy::relaunch;
-use crate::policy::settlement::has_lain;
+use crate::policy::billing::settlement::has_lain;
+use crate::policy::lifecycle::reconcile::{Act, GuardLeft, history};
+use crate::policy::lifecycle::relaunch;
+use crate::policy::purchase::fallback_limit::TooDear;
+use crate::policy::purchase::placement::NoOffer;
 use crate::ports::{CloudError, Created, NoCredentials, PowerOff, chain};
 
 /// Why an act was not done. The next tick tries again.

@@ -15,7 +15,7 @@ use super::settle::host_health::HostSeen;
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
-use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
+use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal, Watched};
 
 /// Records are written once, so what was read is never read again.
 #[derive(Clone, Debug, Default)]

@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::instance::InstanceView;
 use crate::job::{JobId, Plan};
 use crate::market::{Cloud, Region};
-use crate::policy::continuation::is_kept_for;
-use crate::policy::reconcile::CloudAnswer;
+use crate::policy::lifecycle::continuation::is_kept_for;
+use crate::policy::lifecycle::reconcile::CloudAnswer;
 use crate::ports::{CloudError, NoCredentials, chain};
 
 /// What one call can describe.

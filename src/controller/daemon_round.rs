@@ -23,7 +23,7 @@ use super::observe::recall;
 use crate::instance::InstanceView;
 use crate::job::{JobId, LeavingFate, Receipt};
 use crate::jobdir::{self, JobDir, JobNews};
-use crate::policy::reconcile::{Act, CloudAnswer, Facts, is_elsewhere, reconcile};
+use crate::policy::lifecycle::reconcile::{Act, CloudAnswer, Facts, is_elsewhere, reconcile};
 use crate::ports::StoreError;
 use crate::ports::chain;
 

@@ -25,7 +25,7 @@ use super::sweep::periodic::SweepMemory;
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
-use crate::policy::reconcile::{Act, Facts, is_elsewhere, reconcile};
+use crate::policy::lifecycle::reconcile::{Act, Facts, is_elsewhere, reconcile};
 use crate::ports::{Clock, Cloud, CloudError, Notifier, Store};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.

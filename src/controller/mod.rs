@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   submit ──> spec.json                                   the job exists
-//!   drive  ──> observe (records, the cloud's answer) ──> policy::reconcile ──> act ──> again, until the receipt
+//!   drive  ──> observe (records, the cloud's answer) ──> policy::lifecycle::reconcile ──> act ──> again, until the receipt
 //!   drive_all ─ the same for every job of the root, and what is scheduled becomes a job         the daemon
 //!   sweep  ──> machines that no job needs, every five minutes and for `lamp sweep`
 //!   visit     ─ the same from within the cloud, where nothing is remembered between two rounds

@@ -11,7 +11,7 @@ use super::cloud_answers::Answers;
 use super::job_memory::JobMemory;
 use crate::job::{AttemptNo, CheckpointNo, Request};
 use crate::jobdir::{JobDir, JobDirError, JobNews, What, layout, unless_damaged};
-use crate::policy::reconcile::{AttemptFacts, Journal};
+use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal};
 use crate::ports::chain;
 
 /// What was read, without the cloud.

@@ -1,6 +1,6 @@
 //! What stands ready in an account for machines of ours: the bucket, the role, the security group. Nouns.
 //!
-//! `policy::setup` decides which steps make one out of the other. What must never live here: a call, a decision.
+//! `policy::account::setup_plan` decides which steps make one out of the other. What must never live here: a call, a decision.
 
 use serde::Serialize;
 use serde_json::Value;

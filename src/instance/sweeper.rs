@@ -1,6 +1,6 @@
 //! The sweeper in the cloud, by name: a function of ours, its schedule, their roles and its log. Nouns.
 //!
-//! `policy::sweeper` decides which steps make it out of what was found. What must never live here: a call, a decision.
+//! `policy::account::sweeper_plan` decides which steps make it out of what was found. What must never live here: a call, a decision.
 
 use std::collections::BTreeMap;
 

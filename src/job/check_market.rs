@@ -11,7 +11,7 @@ use crate::market::{Catalog, Cloud, Fit, MachineType, Region, Span, Usd, UsdPerH
 /// Spot machines are sold for as little as a tenth of the on-demand price (AWS's own words), and hardly ever for less.
 const SPOT_SHARE_MIN: f64 = 0.1;
 
-/// No machine is bought for less than ten minutes of work and two to power off (`policy::hard_end`).
+/// No machine is bought for less than ten minutes of work and two to power off (`policy::purchase::hard_end`).
 const LIFE_MIN: Duration = Duration::from_secs(12 * 60);
 
 /// Cards that AWS does not sell and workstations have: their names are no slip.

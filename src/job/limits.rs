@@ -1,6 +1,6 @@
 //! When a job must end, whatever it does, and how long its machine may be silent.
 //!
-//! What must never live here: when that is for one machine (`policy::hard_end`).
+//! What must never live here: when that is for one machine (`policy::purchase::hard_end`).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! A proof that machines of an account end when nobody watches them: what is tried, and what came of it.
 //!
 //! A **trial** is a small job whose machine gets no agent: nothing works there but one switch. A **proof** is the record of
-//! the trials that were made together. What must never live here: whether a switch is proven (`policy::proof`).
+//! the trials that were made together. What must never live here: whether a switch is proven (`policy::account::shutdown_proof`).
 
 use std::fmt;
 

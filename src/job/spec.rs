@@ -203,7 +203,7 @@ pub enum GpuSelection {
     Indices(Vec<u32>),
 }
 
-/// When is it idle: every known signal quiet for the whole window, and longer where less is known (`policy::idle`).
+/// When is it idle: every known signal quiet for the whole window, and longer where less is known (`policy::watch::idle`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleSpec {

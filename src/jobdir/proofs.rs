@@ -4,7 +4,7 @@
 //!   proofs/<account>/<region>.json     whoever makes a proof, overwritten
 //! ```
 //! The newest counts, whatever it says. Two that prove at once each write a whole one. What must never live here: how long a
-//! proof holds (`policy::proof`).
+//! proof holds (`policy::account::shutdown_proof`).
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //!   may we? ──> discarded.json of all ──> looked at again ──> manifests (a checkpoint exists by its manifest) ──> all the rest
 //! ```
 //! The records stay: by a spec without a receipt a controller would launch the job again, `lamp apply` and a daemon would make
-//! again what has no spec, and a bill is explained by receipts. What must never live here: whether it may go (`policy::discard`).
+//! again what has no spec, and a bill is explained by receipts. What must never live here: whether it may go (`policy::lifecycle::discardable`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

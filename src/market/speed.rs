@@ -1,7 +1,7 @@
 //! How fast a job works on one kind of machine, beside another.
 //!
 //! A figure without a unit: only what it is beside another one counts, so that nobody need say which machine is a 1. What must
-//! never live here: which offer is better (`policy::placement`).
+//! never live here: which offer is better (`policy::purchase::placement`).
 
 use std::collections::BTreeMap;
 

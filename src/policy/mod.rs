@@ -15,82 +15,29 @@
 //! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
 //! never live here: a clock, a file, a call, a random number; those who read them hand them in.
 
-pub mod apply;
-pub mod auto;
-pub mod bid;
-pub mod bid_backtest;
+pub mod account;
 pub mod billing;
-mod billing_end;
-mod budget;
-pub mod cap;
-mod checkpointing;
-mod cloud_words;
-pub mod continuation;
-#[cfg(feature = "lamp")]
-mod cron_field;
-pub mod discard;
-pub mod doctor;
-pub mod driven_here;
-pub mod fallback;
-pub mod go_back;
-mod guard;
-pub mod hard_end;
-mod hardware;
-mod horizon;
-mod idle;
-pub mod idle_cost;
-mod interruption;
-pub mod job_most;
-pub mod kept;
-pub mod market_choice;
-pub mod market_run;
-mod missing;
-mod no_offer;
-mod offer_words;
-pub mod orphan;
-mod pace;
-pub mod placement;
-pub mod pool;
-pub mod proof;
-pub mod proof_sweeper;
-pub mod ranking;
-pub mod reconcile;
-pub mod refusals;
-pub mod relaunch;
-#[cfg(feature = "lamp")]
+pub mod lifecycle;
+pub mod market;
+pub mod purchase;
 pub mod schedule;
-pub mod settlement;
-pub mod setup;
-mod signals;
-pub mod spell;
-mod stall;
-mod stand;
-mod stopped;
-mod supervise;
-mod supervise_facts;
-pub mod sweeper;
-mod unheeded;
-mod verdict;
-mod watched;
-#[cfg(feature = "lamp")]
-pub mod way_out;
-mod wishes;
-pub mod work;
-pub mod zones;
+pub mod watch;
 
-pub use budget::{
+pub use billing::end_codes::{cloud_text, cloud_words};
+pub use billing::settlement::may_be_by_an_alarm;
+pub use lifecycle::requests::{EndWish, MoveWish, Wishes};
+pub use lifecycle::stopped_machine::keeps_disk;
+pub use watch::activity_signals::rate as rate_text;
+pub use watch::checkpoint_interval::{
+    Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval, young_interval,
+};
+pub use watch::hardware::{HardwareFault, HardwareWatch};
+pub use watch::idle::{IdleRhythm, IdleWatch, YoungWindow, young_window};
+pub use watch::limits::{
     Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, NEARS as LIMIT_NEARS, judge_limits, limit_level, limit_points,
 };
-pub use checkpointing::{Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval, young_interval};
-pub use cloud_words::{cloud_text, cloud_words};
-pub use hardware::{HardwareFault, HardwareWatch};
-pub use idle::{IdleRhythm, IdleWatch, YoungWindow, young_window};
-pub use interruption::{NoticeFacts, NoticeStep, Saver, hurries, judge_notice, over_by};
-pub use settlement::may_be_by_an_alarm;
-pub use signals::rate as rate_text;
-pub use stall::{StallRhythm, StallWatch};
-pub use stopped::keeps_disk;
-pub use supervise::{SERVICE, afterwards, standing, supervise};
-pub use supervise_facts::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact};
-pub use verdict::{Standing, WatchAction, WatchVerdict};
-pub use wishes::{EndWish, MoveWish, Wishes};
+pub use watch::spot_notice::{NoticeFacts, NoticeStep, Saver, hurries, judge_notice, over_by};
+pub use watch::stall::{StallRhythm, StallWatch};
+pub use watch::supervise::{SERVICE, afterwards, standing, supervise};
+pub use watch::supervise_facts::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact};
+pub use watch::verdict::{Standing, WatchAction, WatchVerdict};

@@ -9,7 +9,7 @@ use super::host::Host;
 use super::judge::Judge;
 use super::workload::{Start, Truth};
 use super::world::World;
-use crate::policy::go_back::GOES_BACK_MAX;
+use crate::policy::lifecycle::checkpoint_rollback::GOES_BACK_MAX;
 
 /// An agent that comes back looks at everything anew, and may doubt what the one before it saw begin.
 const SETTLED: Duration = Duration::from_secs(600);

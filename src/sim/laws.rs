@@ -66,7 +66,7 @@ const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 /// A word that somebody else's tag on our machine holds, and that must never reach a record.
 pub const CANARY: &str = "canary-7f3a~never-in-a-record";
 
-/// Machines that a job may have in one hour: ten by their plans (`policy::relaunch`), and a launch may come late after its plan.
+/// Machines that a job may have in one hour: ten by their plans (`policy::lifecycle::relaunch`), and a launch may come late after its plan.
 const LAUNCHES_MAX: usize = 12;
 
 type Law = fn(&Judge, &World, &Deed<'_>) -> Result<(), String>;

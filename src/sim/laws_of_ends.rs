@@ -32,7 +32,7 @@ pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(700);
 /// minute, waits for half of one until the workload obeys, and uploads.
 const HEEDED_MINUTES: u32 = 4;
 
-/// The least that `policy::stall` takes for a hang, and so long after its time a notice may have turned out to be void.
+/// The least that `policy::watch::stall` takes for a hang, and so long after its time a notice may have turned out to be void.
 const STANDS: Duration = Duration::from_secs(600);
 const NOTICE_MAY_BE_VOID: Duration = Duration::from_secs(1800);
 

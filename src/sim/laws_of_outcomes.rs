@@ -89,7 +89,7 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd => {
             return a_limit_was_near(judge, world, (&outcome, &host));
         }
-        // Only who may choose is moved; whether it had to be is `policy::auto`'s to say.
+        // Only who may choose is moved; whether it had to be is `policy::market::auto_market`'s to say.
         EndedBecause::Moved => world.spec.spec.machine.market == MarketChoice::Auto,
         // No job of a false world has a setup, and none wants memory.
         EndedBecause::OutOfMemory | EndedBecause::SetupFailed => false,

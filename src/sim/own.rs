@@ -31,7 +31,7 @@ use crate::job::{
 };
 use crate::jobdir::layout;
 use crate::market::{Cloud, Market, Span, Usd, UsdPerHour, elapsed};
-use crate::policy::market_run::{Goes, Play, Ran, Unfinished};
+use crate::policy::market::replay::{Goes, Play, Ran, Unfinished};
 use crate::ports::Store;
 
 /// The steps of its work. Shorter ones cost the playing time and show nothing more; a save lies between two of them.

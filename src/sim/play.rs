@@ -92,11 +92,11 @@ pub const HOURS: u64 = 6;
 const CONVERGES_WITHIN: Duration = Duration::from_secs(2 * 3600);
 
 /// Seed 16004644 of 24 h: what takes a step in eighteen minutes is known to hang after ten of them and the two rungs to its restart
-/// (`policy::stall`); its machine may be launched only when the faults are over.
+/// (`policy::watch::stall`); its machine may be launched only when the faults are over.
 const STEPS_OF_A_STALL: u32 = 11;
 
 /// Seed 918: what hangs before its first step has left no mark, and may be a job that leaves none. It is told of and not ended
-/// (`policy::stall`), and its longest run time ends it: an hour more than the faults last. Of one that goes on from a checkpoint of its
+/// (`policy::watch::stall`), and its longest run time ends it: an hour more than the faults last. Of one that goes on from a checkpoint of its
 /// own it is known that it reports, unless an old list of the store hid that.
 fn longest_run_hours(play: &Play) -> u64 {
     play.hours + 1
@@ -109,7 +109,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(45 * 60);
 /// seven minutes. (The longest that was seen took 592 s, seed 3000377 of 24 h.)
 const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// The same where a machine hangs in its end by then: it is forced once it was seen so for ten minutes (`policy::reconcile`), and a call of the
+/// The same where a machine hangs in its end by then: it is forced once it was seen so for ten minutes (`policy::lifecycle::reconcile`), and a call of the
 /// last fault may take 90 s before that, the wait after it 60, and the looks after the force (seed 37027451 of 24 h: 610 s).
 const ENDS_STUCK_WITHIN: Duration = Duration::from_secs(14 * 60);
 
@@ -133,7 +133,7 @@ impl Play {
     }
 
     /// Whether its job keeps the disk of its machine, by which another job may go on there. Where none does, nothing of
-    /// `policy::continuation` is ever asked.
+    /// `policy::lifecycle::continuation` is ever asked.
     pub fn keeps_a_disk(&self) -> bool {
         let dice = Dice::new(self.seed);
         let spec = spec(&dice.fork("spec"), habit(&dice.fork("habit"), self), self, at(Duration::ZERO));

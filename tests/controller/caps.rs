@@ -7,7 +7,7 @@ use lamplighter::controller::submit;
 use lamplighter::job::{EndedBecause, JobOutcome, Plan, Receipt};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::UsdPerHour;
-use lamplighter::policy::cap::Caps;
+use lamplighter::policy::purchase::spending_cap::Caps;
 use lamplighter::ports::{Clock, Created, Store};
 
 use super::cloud::Life;

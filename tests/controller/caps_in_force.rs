@@ -6,7 +6,7 @@ use std::time::Duration;
 use lamplighter::controller::{CapsInForce, submit};
 use lamplighter::job::JobOutcome;
 use lamplighter::market::UsdPerHour;
-use lamplighter::policy::cap::Caps;
+use lamplighter::policy::purchase::spending_cap::Caps;
 use lamplighter::ports::{Clock, Store, Turn, Turns};
 
 use super::cloud::Life;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lamplighter::controller::{Controller, submit};
 use lamplighter::job::JobOutcome;
 use lamplighter::market::UsdPerHour;
-use lamplighter::policy::cap::Caps;
+use lamplighter::policy::purchase::spending_cap::Caps;
 use lamplighter::ports::{Clock, Store, Turn, Turns};
 
 use super::World;

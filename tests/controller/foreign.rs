@@ -14,8 +14,8 @@ use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::job::{AttemptNo, BOOT, JobId, Plan, RECORD_FORMAT, Wish};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Arch, Market, Offer, Region, Span, UsdPerHour, Zone};
-use lamplighter::policy::orphan::OrphanVerdict;
-use lamplighter::policy::setup::plan_removal;
+use lamplighter::policy::account::setup_plan::plan_removal;
+use lamplighter::policy::lifecycle::orphan::OrphanVerdict;
 use lamplighter::ports::{Clock, Cloud};
 
 use super::OWNER;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lamplighter::job::{AttemptNo, CheckpointSpec, EndedBecause, JobOutcome, MarketChoice, Receipt, Wish};
 use lamplighter::jobdir::{decode, layout};
 use lamplighter::market::{self, Market, Span};
-use lamplighter::policy::pool::Pool;
+use lamplighter::policy::market::pool_history::Pool;
 use lamplighter::ports::{Clock, Store};
 
 use super::World;

@@ -9,7 +9,7 @@ use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{AttemptNo, AttemptPhase, EndedBecause, JobId, JobOutcome};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Region};
-use lamplighter::policy::orphan::OrphanVerdict;
+use lamplighter::policy::lifecycle::orphan::OrphanVerdict;
 use lamplighter::ports::{Clock, Cloud, CloudError, NONE_FOUND, NoCredentials, Store};
 
 use super::before::before_the_cloud;

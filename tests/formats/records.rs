@@ -10,7 +10,7 @@ use lamplighter::job::{
     Settled, Waiting, Wish,
 };
 use lamplighter::jobdir::{Event, JobDir, JobDirError, JobsOver, RecordError, What, decode, layout};
-use lamplighter::policy::pool::Pool;
+use lamplighter::policy::market::pool_history::Pool;
 use lamplighter::ports::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use lamplighter::job::Applied;
-use lamplighter::policy::apply::{ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes};
+use lamplighter::policy::schedule::apply_diff::{ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes};
 use proptest::prelude::*;
 
 fn file(name: &str, sha256: &str) -> FileFact {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lamplighter::job::{AttemptPhase, AttemptRecord, CheckpointSpec, EndedBecause, Outcome, Plan, Progress, Refusal, Settled, Spec};
 use lamplighter::market::{self, Market, Offer, Span, UsdPerHour};
-use lamplighter::policy::auto::{AutoFacts, AutoStep, SpotPool, judge, standing};
-use lamplighter::policy::market_choice::{MarketWatch, Others};
-use lamplighter::policy::pool::Pool;
-use lamplighter::policy::zones::usd_per_hour_of_work;
+use lamplighter::policy::market::auto_market::{AutoFacts, AutoStep, SpotPool, judge, standing};
+use lamplighter::policy::market::deadline_choice::{MarketWatch, Others};
+use lamplighter::policy::market::pool_history::Pool;
+use lamplighter::policy::market::zones::usd_per_hour_of_work;
 
 use super::reconcile_facts::{now, outcome, plan, settled, spec, status};
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use lamplighter::job::{EndedBecause, Plan, Settled};
 use lamplighter::market::{Cloud, Market, PriceHistory, PricePoint, Region, Span, Usd, UsdPerHour, Zone};
-use lamplighter::policy::billing::{by_prices, moves_since};
+use lamplighter::policy::billing::billed_cost::{by_prices, moves_since};
 
 use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{AttemptPhase, EndedBecause, LimitsSpec, Refusal, Request, Wish};
 use lamplighter::market::Span;
-use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, Unshown, Watched, reconcile};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Facts, Unshown, Watched, reconcile};
 
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::market::{Usd, UsdPerHour};
-use lamplighter::policy::cap::{Caps, Spell, judge, spending};
+use lamplighter::policy::purchase::spending_cap::{Caps, Spell, judge, spending};
 use proptest::prelude::*;
 
 const HOUR: i64 = 3600;

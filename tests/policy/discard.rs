@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lamplighter::job::{JobId, JobOutcome, StoredKind};
-use lamplighter::policy::discard::{Hindrance, StoredFacts, judge_discard};
+use lamplighter::policy::lifecycle::discardable::{Hindrance, StoredFacts, judge_discard};
 use proptest::prelude::*;
 
 const ME: &str = "alice";

@@ -3,7 +3,7 @@
 use lamplighter::instance::permissions::PolicyName;
 use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames};
 use lamplighter::market::{Arch, Market, QuotaKind, gpu_quotas};
-use lamplighter::policy::doctor::{
+use lamplighter::policy::account::doctor::{
     Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_image, judge_network, judge_price_list, judge_quotas, judge_role,
     judge_spot_role, judge_stand_in, judge_writing, worst,
 };

@@ -2,7 +2,7 @@
 
 use lamplighter::job::{AttemptRecord, EndedBecause, MarketChoice, Plan, Refusal, Spec};
 use lamplighter::market::{self, FallbackCost, Market, Offer, Quota, Region, Span, Supply, Usd, UsdPerHour, Zone};
-use lamplighter::policy::placement::{Ask, NoOffer, Overheads, Placement, place};
+use lamplighter::policy::purchase::placement::{Ask, NoOffer, Overheads, Placement, place};
 use proptest::prelude::*;
 
 use super::reconcile_facts::{buys, now, plan, settled};

@@ -2,7 +2,7 @@
 
 use lamplighter::job::{CheckpointNo, ExitStatus};
 use lamplighter::market::Span;
-use lamplighter::policy::go_back::{GOES_BACK_MAX, StartUp, must_live};
+use lamplighter::policy::lifecycle::checkpoint_rollback::{GOES_BACK_MAX, StartUp, must_live};
 use proptest::prelude::*;
 
 fn start() -> StartUp {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, Status};
 use lamplighter::job::AttemptPhase;
-use lamplighter::policy::reconcile::{Act, GuardLeft, Watched};
+use lamplighter::policy::lifecycle::reconcile::{Act, GuardLeft, Watched};
 
 use super::reconcile_facts::{OWNER, acts, attempt, known, launch_request, now, status, view, words};
 

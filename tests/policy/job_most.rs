@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use lamplighter::job::{AttemptRecord, EndedBecause, MarketChoice, Plan, Settled, Spec};
 use lamplighter::market::{self, Market, Offer, PriceRule, Region, Span, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::policy::Wishes;
-use lamplighter::policy::hard_end::STOP_GRACE;
-use lamplighter::policy::job_most::{JobMost, MostBy};
-use lamplighter::policy::placement::{Ask, Overheads, Placement, place};
-use lamplighter::policy::relaunch::{self, Next};
+use lamplighter::policy::lifecycle::relaunch::{self, Next};
+use lamplighter::policy::purchase::hard_end::STOP_GRACE;
+use lamplighter::policy::purchase::job_cost_bound::{JobMost, MostBy};
+use lamplighter::policy::purchase::placement::{Ask, Overheads, Placement, place};
 use proptest::prelude::*;
 
 use super::reconcile_facts::{buys, now, plan, settled};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lamplighter::market::{Usd, UsdPerHour};
-use lamplighter::policy::market_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Running};
+use lamplighter::policy::market::deadline_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Running};
 use proptest::prelude::*;
 
 /// A job in whole seconds.

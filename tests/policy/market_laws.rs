@@ -6,11 +6,11 @@ use std::time::Duration;
 use lamplighter::instance::Status;
 use lamplighter::job::{AttemptPhase, AttemptRecord, CheckpointSpec, EndedBecause, Outcome, Plan, Refusal, Settled, Spec};
 use lamplighter::market::{self, Market, Offer, PriceHistory, PricePoint, Region, Span, Usd, UsdPerHour, Zone};
-use lamplighter::policy::auto::{AutoFacts, AutoStep, LOOK_EVERY, SpotPool, judge};
-use lamplighter::policy::bid::bid;
-use lamplighter::policy::market_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Others, Running};
-use lamplighter::policy::pool::Pool;
-use lamplighter::policy::zones::{ZoneLook, ZonesWatch};
+use lamplighter::policy::market::auto_market::{AutoFacts, AutoStep, LOOK_EVERY, SpotPool, judge};
+use lamplighter::policy::market::deadline_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Others, Running};
+use lamplighter::policy::market::pool_history::Pool;
+use lamplighter::policy::market::zones::{ZoneLook, ZonesWatch};
+use lamplighter::policy::purchase::bid::bid;
 use proptest::prelude::*;
 
 use super::reconcile_facts::{now, outcome, plan, settled, spec, status};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lamplighter::market::{Usd, UsdPerHour};
-use lamplighter::policy::market_choice::MarketWatch;
-use lamplighter::policy::market_run::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
-use lamplighter::policy::spell::ZoneSpells;
+use lamplighter::policy::market::capacity_periods::ZoneSpells;
+use lamplighter::policy::market::deadline_choice::MarketWatch;
+use lamplighter::policy::market::replay::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

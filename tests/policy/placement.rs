@@ -6,9 +6,9 @@ use std::time::Duration;
 use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
 use lamplighter::market::{self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::policy::Wishes;
-use lamplighter::policy::fallback::Bound;
-use lamplighter::policy::placement::{Ask, Overheads, place};
-use lamplighter::policy::relaunch::{self, Next};
+use lamplighter::policy::lifecycle::relaunch::{self, Next};
+use lamplighter::policy::purchase::fallback_limit::Bound;
+use lamplighter::policy::purchase::placement::{Ask, Overheads, place};
 
 use super::reconcile_facts::{buys, now, plan, settled, spec};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::job::{AttemptRecord, EndedBy, Ending, Plan, Proof, RECORD_FORMAT, Settled, Switch, Trial, Tried};
 use lamplighter::market::Span;
-use lamplighter::policy::proof::{HOLDS, armed, boot_tag, judge, not_tried, spec, standing, within};
+use lamplighter::policy::account::shutdown_proof::{HOLDS, armed, boot_tag, judge, not_tried, spec, standing, within};
 use serde::de::DeserializeOwned;
 
 fn kept<T: DeserializeOwned>(text: &str) -> T {

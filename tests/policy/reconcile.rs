@@ -5,8 +5,8 @@ use std::time::Duration;
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
 use lamplighter::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Reason, Request, Settled, Wish};
 use lamplighter::market::{Span, Usd};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Watched, history, job_state};
-use lamplighter::policy::relaunch;
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Watched, history, job_state};
+use lamplighter::policy::lifecycle::relaunch;
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, signed_until, status, unknown, view, wish, words};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lamplighter::instance::OWNER_TAG;
 use lamplighter::job::{AttemptPhase, EndedBecause, Request, Wish};
 use lamplighter::market::{self, Zone};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, Watched};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Watched};
 
 use super::reconcile_facts::{acts, ago, attempt, known, outcome, plan, settled, status, wish, word};
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::job::{AttemptPhase, EndedBecause, LimitsSpec, Request, Wish};
 use lamplighter::market::{Span, Usd};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Facts, reconcile};
 
 use super::reconcile_facts::{OWNER, ago, attempt, known, now, spec, status, view, wish, words};
 

@@ -10,7 +10,7 @@ use lamplighter::job::{
     Settled, Spec, Wish,
 };
 use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, Journal, Watched, reconcile};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, Journal, Watched, reconcile};
 
 pub const OWNER: &str = "me";
 

@@ -9,7 +9,7 @@ use lamplighter::job::{
     Wish,
 };
 use lamplighter::market::{Market, Span};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Facts, reconcile};
 
 use super::reconcile_facts::{self, OWNER, ago, attempt, known, now, outcome, settled, spec, status, view, wish};
 

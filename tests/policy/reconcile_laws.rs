@@ -5,7 +5,7 @@ use std::time::Duration;
 use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{AttemptPhase, EndedBecause, Request, Wish};
 use lamplighter::market::{self, Span, Usd, UsdPerHour};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Watched};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, CloudAnswer, Watched};
 use proptest::prelude::*;
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, outcome, plan, settled, status, unknown, view, wish};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::job::{AttemptPhase, Lease, RECORD_FORMAT};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, Unshown, Watched};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Unshown, Watched};
 
 use super::reconcile_facts::{acts, ago, attempt, known, now, status};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lamplighter::instance::InstanceState;
 use lamplighter::job::{Refusal, Request, Wish};
-use lamplighter::policy::reconcile::{AttemptFacts, CloudAnswer, Watched};
+use lamplighter::policy::lifecycle::reconcile::{AttemptFacts, CloudAnswer, Watched};
 
 use super::reconcile_facts::{OWNER, attempt, known, unknown, view, wish, words};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lamplighter::instance::{InstanceState, InstanceView, Status};
 use lamplighter::job::{AttemptPhase, CheckpointNo, EndedBecause, Ending, JobOutcome, RECORD_FORMAT, Request, Starts, Wish};
 use lamplighter::market::{self, Market, Span};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, Ended, Watched};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Ended, Watched};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, status, view, wish, words};
 

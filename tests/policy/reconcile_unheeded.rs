@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lamplighter::instance::InstanceState;
 use lamplighter::job::{AttemptPhase, EndedBecause, Wish};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, Watched};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Watched};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, outcome, status, view, wish, words};
 

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use lamplighter::job::{AttemptRecord, EndedBecause, Refusal, Settled};
 use lamplighter::market::Cloud;
 use lamplighter::policy::Wishes;
-use lamplighter::policy::relaunch::{self, Next};
+use lamplighter::policy::lifecycle::relaunch::{self, Next};
 
 use super::reconcile_facts::{now, plan, settled, spec};
 

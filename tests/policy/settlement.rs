@@ -8,7 +8,7 @@ use lamplighter::job::{
     AttemptPhase, EndedBecause, Ending, Lease, LimitsSpec, Outcome, RECORD_FORMAT, Reaction, Refusal, Request, ResolvedSpec, Shutdown, Wish,
 };
 use lamplighter::market::{Market, Span, Usd};
-use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
+use lamplighter::policy::lifecycle::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, launch_request, now, outcome, spec, status, view, wish, words};
 

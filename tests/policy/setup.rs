@@ -2,7 +2,7 @@
 
 use lamplighter::instance::permissions::PolicyName;
 use lamplighter::instance::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep};
-use lamplighter::policy::setup::{Lack, ReadyFound, Rebind, SetupLine, lacking, plan_removal, plan_setup};
+use lamplighter::policy::account::setup_plan::{Lack, ReadyFound, Rebind, SetupLine, lacking, plan_removal, plan_setup};
 
 pub fn names() -> SetupNames {
     SetupNames {

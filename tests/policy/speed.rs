@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lamplighter::job::{AttemptRecord, EndedBecause, Outcome, Plan, Progress, Spec};
 use lamplighter::market::{self, FallbackCost, Market, Offer, Span, Speeds, Supply, UsdPerHour};
-use lamplighter::policy::placement::{Ask, Overheads, Placement, place};
-use lamplighter::policy::work;
+use lamplighter::policy::market::remaining_work;
+use lamplighter::policy::purchase::placement::{Ask, Overheads, Placement, place};
 use proptest::prelude::*;
 
 use super::reconcile_facts::{buys, now, outcome, plan, settled};
@@ -129,13 +129,13 @@ fn what_earlier_attempts_measured_goes_before_what_was_said() {
     let (l4, a10g) = (offer("g6.xlarge", "L4", 1, 800_000), offer("g5.xlarge", "A10G", 1, 1_000_000));
     let spec = job(&[("A10G", 1.0), ("L4", 0.9)], None);
     let one = [ran(&a10g, 10.0)];
-    assert_eq!(work::speeds(&spec, &one).of(&l4), 0.9, "one alone says nothing beside another");
+    assert_eq!(remaining_work::speeds(&spec, &one).of(&l4), 0.9, "one alone says nothing beside another");
     let both = [ran(&a10g, 10.0), ran(&l4, 40.0)];
-    let known = work::speeds(&spec, &both);
+    let known = remaining_work::speeds(&spec, &both);
     assert_eq!((known.of(&a10g), known.of(&l4)), (1.0, 0.25));
     assert_eq!(order(&placed(&spec, &[l4.clone(), a10g.clone()], &both)), ["g5.xlarge", "g6.xlarge"]);
     // A hundred steps of forty seconds there are a hundred of ten here, with the margin for what is no step.
-    let left = work::left(&spec, &known, &both, None).expect("its progress says so");
+    let left = remaining_work::left(&spec, &known, &both, None).expect("its progress says so");
     assert!((left.as_secs_f64() - 1100.0).abs() < 1e-6, "{left:?}");
 }
 

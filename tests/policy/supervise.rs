@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec, SETUP};
 use lamplighter::market::{Market, Span};
-use lamplighter::policy::go_back::StartUp;
+use lamplighter::policy::lifecycle::checkpoint_rollback::StartUp;
 use lamplighter::policy::{
     Afterwards, Decision, EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact,
     supervise,

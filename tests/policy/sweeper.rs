@@ -6,10 +6,10 @@ use lamplighter::instance::setup::{Found, InUse, RoleFound, SetupStep};
 use lamplighter::instance::sweeper::{FunctionFound, FunctionSettings, ScheduleFound, Sweeper, SweeperFound, SweeperStep};
 use lamplighter::instance::visit::{Trouble, Visit};
 use lamplighter::market::Arch;
-use lamplighter::policy::doctor::Level;
-use lamplighter::policy::proof_sweeper::{Expected, SweeperFacts, expected};
-use lamplighter::policy::setup::SetupLine;
-use lamplighter::policy::sweeper::{SweeperSeen, judge_sweeper, plan_sweeper, plan_sweeper_removal};
+use lamplighter::policy::account::doctor::Level;
+use lamplighter::policy::account::setup_plan::SetupLine;
+use lamplighter::policy::account::sweeper_plan::{SweeperSeen, judge_sweeper, plan_sweeper, plan_sweeper_removal};
+use lamplighter::policy::account::sweeper_proof::{Expected, SweeperFacts, expected};
 
 use super::setup::names;
 

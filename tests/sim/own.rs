@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lamplighter::job::ResolvedSpec;
 use lamplighter::market::{PriceHistory, PricePoint, Region, Span, UsdPerHour, Zone};
-use lamplighter::policy::market_run::{Goes, Play, PlayLimits, Ran, Unfinished};
+use lamplighter::policy::market::replay::{Goes, Play, PlayLimits, Ran, Unfinished};
 use lamplighter::sim::{Course, Lived, OwnJob, PriceRound, live};
 
 const NOW: &str = "2026-11-25T08:00:00Z";

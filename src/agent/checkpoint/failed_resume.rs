@@ -1,7 +1,7 @@
 //! A start that dies of its checkpoint: what it began from, whether it got going, and the checkpoint before it.
 //!
 //! ```text
-//!   start ─ notes what it began from ─ dies ─ policy::go_back ─ the intent is kept ─ folder is put to an older one ─ start
+//!   start ─ notes what it began from ─ dies ─ policy::lifecycle::checkpoint_rollback ─ the intent is kept ─ folder is put to an older one ─ start
 //!                                                                                                    │
 //!                            nothing of it is uploaded until it shows that it gets on with that one ─┘
 //! ```
@@ -21,7 +21,7 @@ use crate::agent::startup::fetch_status::Fetching;
 use crate::job::{CheckpointNo, CheckpointSummary, EndedBecause};
 use crate::jobdir::What;
 use crate::market::{Span, elapsed};
-use crate::policy::go_back::{StartUp, must_live};
+use crate::policy::lifecycle::checkpoint_rollback::{StartUp, must_live};
 use crate::policy::{Decision, End};
 
 /// Files of the code that may lie in the checkpoint folder. More would make the agent's memory a large file, so no older checkpoint is

@@ -284,7 +284,7 @@ impl Checkpoints {
         self.shared.kept().written
     }
 
-    /// 95th percentile of save, quiet time and upload together, for `policy::interruption`; `None` before the first.
+    /// 95th percentile of save, quiet time and upload together, for `policy::watch::spot_notice`; `None` before the first.
     pub fn secs_p95(&self) -> Option<f64> {
         let mut kept = self.shared.kept();
         if kept.secs_p95.is_none() {

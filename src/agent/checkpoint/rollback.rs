@@ -1,7 +1,7 @@
 //! Puts the checkpoint folder to an older checkpoint, and to nothing else.
 //!
 //! A script takes the highest number that it finds, so what is newer must go. It is in the job directory, or was never whole. What must
-//! never live here: whether to go back (`policy::go_back`), the check of what comes (`checkpoint::restore`).
+//! never live here: whether to go back (`policy::lifecycle::checkpoint_rollback`), the check of what comes (`checkpoint::restore`).
 
 use std::collections::BTreeSet;
 use std::io;

@@ -3,7 +3,7 @@
 //! ```text
 //!   a new plan ──────────────────> further off than five minutes? ──> nothing is launched, and somebody is told
 //!   a schedule that is due ──────> the same ──> nothing is decided, and that is logged
-//!   a machine is shown no more ──> the store's present, and when its outcome came ──> policy::billing_end
+//!   a machine is shown no more ──> the store's present, and when its outcome came ──> policy::billing::billed_until
 //! ```
 //! A machine's hard end is counted from its plan, and whoever ends it goes by the cloud's clock: by a clock that is a day behind
 //! it would be launched beyond its own end, by one that is a day ahead it might bill a day longer than was said. A job root
@@ -19,8 +19,8 @@ use crate::controller::observe::Observed;
 use crate::instance::InstanceView;
 use crate::jobdir::{JobDir, layout};
 use crate::market::{Span, elapsed};
-use crate::policy::continuation::is_kept_for;
-use crate::policy::reconcile::{CloudAnswer, Unshown};
+use crate::policy::lifecycle::continuation::is_kept_for;
+use crate::policy::lifecycle::reconcile::{CloudAnswer, Unshown};
 use crate::ports::StoreError;
 
 /// As much as the drain before a hard end allows for, and as much as EC2 allows a signature. Clocks that are set over the

@@ -21,8 +21,8 @@ use crate::job::{Continues, Inherited, JobId, KeptMachine, Plan, Receipt, Resolv
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Usd;
 use crate::policy::Wishes;
-use crate::policy::continuation::{can_start, is_kept_for};
-use crate::policy::reconcile::{CloudAnswer, belongs_elsewhere};
+use crate::policy::lifecycle::continuation::{can_start, is_kept_for};
+use crate::policy::lifecycle::reconcile::{CloudAnswer, belongs_elsewhere};
 use crate::ports::{CloudError, Store};
 
 /// What a job goes on from that is started again.

@@ -1,6 +1,6 @@
 //! What the jobs of one owner in one job root cost, read of their records: the sums that a cap is held against.
 //!
-//! What must never live here: a cap, or whether one holds a launch back (`cap`, `policy::cap`).
+//! What must never live here: a cap, or whether one holds a launch back (`cap`, `policy::purchase::spending_cap`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use tracing::debug;
 use crate::instance::OWNER_TAG;
 use crate::job::{JobId, Plan};
 use crate::jobdir::{self, JobDir, JobDirError};
-use crate::policy::cap::{DAY, Spell};
+use crate::policy::purchase::spending_cap::{DAY, Spell};
 use crate::ports::{Store, chain};
 
 /// Jobs that are read at once.

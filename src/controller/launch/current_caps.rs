@@ -2,13 +2,13 @@
 //! once more where it has waited for its turn.
 //!
 //! A daemon runs for weeks, and whoever writes a cap meanwhile means every launch from then on. What must never live here: where they
-//! are read (whoever starts a controller hands that in), and whether a machine may be launched (`policy::cap`).
+//! are read (whoever starts a controller hands that in), and whether a machine may be launched (`policy::purchase::spending_cap`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::{info, warn};
 
-use crate::policy::cap::Caps;
+use crate::policy::purchase::spending_cap::Caps;
 
 /// Reads them, or says why it cannot.
 type Read = Box<dyn Fn() -> Result<Caps, String> + Send + Sync>;

@@ -7,7 +7,7 @@
 //!                                             ├─ of another request ────> adopted, and told: a fault of ours
 //!                                             └─ no answer ─────────────> the same call again
 //! ```
-//! Records nothing: the plan is the record. What must never live here: which offer (`policy::placement`).
+//! Records nothing: the plan is the record. What must never live here: which offer (`policy::purchase::placement`).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::controller::drive::Controller;
 use crate::controller::job_memory::JobMemory;
 use crate::instance::MachineRef;
 use crate::job::{AttemptNo, JobId, MarketChoice, Plan};
-use crate::policy::refusals;
+use crate::policy::purchase::refusal_backoff;
 use crate::ports::{CloudError, chain};
 
 /// A decision to launch is older than this only where the workstation slept meanwhile, or where everybody took their time: then
@@ -72,7 +72,7 @@ impl Controller {
                 memory.launched(instance, self.clock.mono());
                 Ok(())
             }
-            Err(error @ CloudError::NoCapacity { refusal, .. }) if let Some(refusal) = refusals::of_job(refusal, market) => {
+            Err(error @ CloudError::NoCapacity { refusal, .. }) if let Some(refusal) = refusal_backoff::of_job(refusal, market) => {
                 info!(%job, attempt = attempt.number(), "{error}");
                 memory.refused(Some(refusal), error.to_string(), self.clock.mono());
                 Ok(())

@@ -5,13 +5,13 @@
 //!                     ├─ not answered at all ─────────────> sure for half an hour
 //!                     └─ an answer was lost ──────────────> never again
 //! ```
-//! What another plans is not sure here at any time. What must never live here: what follows from it (`policy::missing`,
-//! `policy::settlement`).
+//! What another plans is not sure here at any time. What must never live here: what follows from it (`policy::lifecycle::missing_machine`,
+//! `policy::billing::settlement`).
 
 use std::time::Duration;
 
 /// A refusal says for so long that nobody has launched the plan: another controller waits longer than this for whoever made it
-/// (`policy::missing`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
+/// (`policy::lifecycle::missing_machine`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(40);
 
 /// Who has made a plan and was not answered at all says so for this long. What another launches meanwhile the cloud still shows by then,

@@ -9,7 +9,7 @@
 //! ```
 //! Images, networks and permissions are of a region: one that has no security group must not stop a job that fits into three.
 //! Nothing is remembered here from one plan to the next: what a person mends is found by the next one. What must never live
-//! here: which offer is better (`policy::placement`).
+//! here: which offer is better (`policy::purchase::placement`).
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::controller::act::ActError;
 use crate::job::{LaunchRequest, RejectedOffer, Spec};
 use crate::market::{Arch, Offer, Region, Supply};
-use crate::policy::placement::{Ask, NoOffer, Placement, place};
+use crate::policy::purchase::placement::{Ask, NoOffer, Placement, place};
 use crate::ports::{Cloud, CloudError, NoCredentials, chain};
 
 /// A region in which nothing can be launched before somebody mends it.

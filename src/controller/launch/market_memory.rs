@@ -1,12 +1,12 @@
 //! `market = "auto"` in the controller: which market the next machine is of, and when one is left for another.
 //!
 //! ```text
-//!   between attempts: supply, pools ──> policy::auto ──> take spot | take on-demand | wait (the next look is in a minute)
-//!   during one:       heartbeat, pools ──> policy::auto ──> stay | a request to move, which its agent obeys
+//!   between attempts: supply, pools ──> policy::market::auto_market ──> take spot | take on-demand | wait (the next look is in a minute)
+//!   during one:       heartbeat, pools ──> policy::market::auto_market ──> stay | a request to move, which its agent obeys
 //! ```
 //! Moving is an intent before an act: the request stands in the job directory, the agent saves and ends, the attempt is
 //! settled, and the next one is planned as any other. What was learned of the pools is kept in the job root, and serves jobs
-//! of every kind on the spot market. What must never live here: the rule (`policy::auto`).
+//! of every kind on the spot market. What must never live here: the rule (`policy::market::auto_market`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,14 +24,17 @@ use crate::instance::InstanceState;
 use crate::job::{AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Spec, Wish};
 use crate::jobdir::{self, JobDir, JobDirError, layout};
 use crate::market::{Cloud, Market, Offer, Span, Supply, UsdPerHour};
-use crate::policy::auto::{self, AutoFacts, AutoStep, AutoVerdict, SpotPool};
-use crate::policy::fallback::Bound;
-use crate::policy::market_choice::{MarketWatch, Others};
-use crate::policy::placement::{self, Ask, Overheads};
-use crate::policy::pool::Pool;
-use crate::policy::reconcile::{AttemptFacts, CloudAnswer, history};
-use crate::policy::zones::{self, Zone};
-use crate::policy::{Wishes, refusals, relaunch, work};
+use crate::policy::Wishes;
+use crate::policy::lifecycle::reconcile::{AttemptFacts, CloudAnswer, history};
+use crate::policy::lifecycle::relaunch;
+use crate::policy::market::auto_market::{self, AutoFacts, AutoStep, AutoVerdict, SpotPool};
+use crate::policy::market::deadline_choice::{MarketWatch, Others};
+use crate::policy::market::pool_history::Pool;
+use crate::policy::market::remaining_work;
+use crate::policy::market::zones::{self, Zone};
+use crate::policy::purchase::fallback_limit::Bound;
+use crate::policy::purchase::placement::{self, Ask, Overheads};
+use crate::policy::purchase::refusal_backoff;
 use crate::ports::{StoreError, chain};
 
 /// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after three minutes.
@@ -65,7 +68,7 @@ pub struct MarketMemory {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
     pub verdict: AutoVerdict,
-    pub standing: auto::Standing,
+    pub standing: auto_market::Standing,
     pub pool: Pool,
     /// What an hour costs on machines of this speed: both prices are brought to the slower one's.
     pub spot: UsdPerHour,
@@ -99,7 +102,7 @@ fn key(offer: &Offer) -> (String, String) {
 
 pub(crate) fn of_market(supply: &Supply, market: Market, history: &[AttemptRecord]) -> Supply {
     let mut only = supply.clone();
-    only.offers.retain(|offer| offer.market == market && !refusals::lacks_its_role(history, offer));
+    only.offers.retain(|offer| offer.market == market && !refusal_backoff::lacks_its_role(history, offer));
     only
 }
 
@@ -110,7 +113,7 @@ impl MarketMemory {
 
     /// What starts add to an hour of work in each pool that is known.
     pub(crate) fn overheads(&self, facts: &AutoFacts<'_>) -> Overheads {
-        let standing = auto::standing(facts);
+        let standing = auto_market::standing(facts);
         let of = |pool: &Pool| standing.start / zones::life_hours(&pool.spells, standing.work_left);
         self.pools.iter().map(|(key, pool)| (key.clone(), of(pool))).collect()
     }
@@ -123,7 +126,7 @@ impl MarketMemory {
             Ok(placed) => (Some((placed.offer, placed.bid)), None),
             Err(none) => (None, none.above_bid),
         };
-        let speeds = work::speeds(&spec.spec, history);
+        let speeds = remaining_work::speeds(&spec.spec, history);
         let cheapest_later = |supply: &Supply| {
             let ask = Ask { supply, ..*ask };
             let bound = Bound::of(&ask);
@@ -149,7 +152,7 @@ impl MarketMemory {
         if let (AutoStep::Wait, Some(offer)) = (verdict.step, above_bid) {
             verdict.reason.text.push_str(&format!("; {} costs {} now, more than its bid", offer.describe(), offer.price));
         }
-        let standing = auto::standing(&facts);
+        let standing = auto_market::standing(&facts);
         let outlook = seen.zip(on_demand).zip(spot_most).map(|((seen, on_demand), spot_most)| Outlook {
             verdict: verdict.clone(),
             standing,
@@ -165,7 +168,7 @@ impl MarketMemory {
 
     /// A pool, with what the other pools on offer are worth beside it.
     fn beside<'a>(&mut self, ask: &Ask<'_>, facts: &AutoFacts<'_>, chosen: &Offer, pool: &'a Pool, there: bool) -> SpotPool<'a> {
-        let speeds = work::speeds(facts.spec, facts.history);
+        let speeds = remaining_work::speeds(facts.spec, facts.history);
         let hourly = |offer: &Offer| offer.hourly().times(facts.speed / speeds.of(offer));
         let cheaper = |offer: &&Offer| facts.on_demand.is_none_or(|full| hourly(offer) < full);
         let bound = Bound::of(ask);
@@ -175,7 +178,7 @@ impl MarketMemory {
             let there = pool.spells.seen().unwrap_or_default();
             Zone { spells: &pool.spells, hourly: *hourly, there, hours_since_look: pool.hours_since_look(ask.now) }
         });
-        let work_left = auto::standing(facts).work_left;
+        let work_left = auto_market::standing(facts).work_left;
         self.others = zones::others(&pool.spells, rest.clone(), work_left);
         SpotPool { pool, hourly: hourly(chosen), there, others: self.others, elsewhere: zones::chance_there(rest, 0.0) }
     }
@@ -185,7 +188,7 @@ impl MarketMemory {
         if self.watched != pool {
             (self.watch, self.watched) = (MarketWatch::default(), pool);
         }
-        auto::judge(&mut self.watch, facts)
+        auto_market::judge(&mut self.watch, facts)
     }
 }
 
@@ -271,7 +274,7 @@ impl Controller {
         if self.clock.mono() < memory.market().next {
             return Ok(());
         }
-        memory.market().next = self.clock.mono() + auto::LOOK_EVERY;
+        memory.market().next = self.clock.mono() + auto_market::LOOK_EVERY;
         let verdict = match open.plan.offer.market {
             Market::Spot => self.look_from_spot(spec, memory.market(), observed, open).await?,
             Market::OnDemand => match self.look_from_on_demand(spec, memory.market(), observed, open).await? {
@@ -308,7 +311,7 @@ impl Controller {
             more_time: Wishes::of(&observed.requests).more_time,
             spot: Some(SpotPool { pool: &pool, hourly: offer.hourly(), there: true, others: memory.others, elsewhere: 0.0 }),
             on_demand: full,
-            speed: work::speeds(&spec.spec, &history).of(offer),
+            speed: remaining_work::speeds(&spec.spec, &history).of(offer),
             now,
         }))
     }
@@ -332,7 +335,7 @@ impl Controller {
         };
         let now = self.clock.now();
         self.learn_pools(memory, &history).await?;
-        let speeds = work::speeds(&spec.spec, &history);
+        let speeds = remaining_work::speeds(&spec.spec, &history);
         let mut facts = AutoFacts {
             spec: &spec.spec,
             history: &history,

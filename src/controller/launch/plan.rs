@@ -4,7 +4,7 @@
 //!   supply, pools (at once) ──> which market (market.rs) ──> the best that is ready (ready.rs) ──> Plan
 //! ```
 //! Nothing is written here and nothing is bought: a plan is made for looking at in the same way as for a launch. What must never
-//! live here: which offer is better (`policy::placement`), what is done with a plan (`act`).
+//! live here: which offer is better (`policy::purchase::placement`), what is done with a plan (`act`).
 
 use sha2::{Digest, Sha256};
 use tracing::warn;
@@ -23,15 +23,15 @@ use crate::job::{AttemptNo, CheckpointNo, KeptMachine, MarketChoice, Plan, RECOR
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, Market, Offer, PriceHistory, Quota, Span, Supply, uncounted};
 use crate::policy::Wishes;
-use crate::policy::auto::AutoStep;
-use crate::policy::bid::back;
-use crate::policy::continuation::machine_to_start;
-use crate::policy::job_most::JobMost;
-use crate::policy::placement::{self, Ask};
-use crate::policy::proof;
-use crate::policy::ranking::Ranked;
-use crate::policy::reconcile::history;
-use crate::policy::relaunch;
+use crate::policy::account::shutdown_proof;
+use crate::policy::lifecycle::continuation::machine_to_start;
+use crate::policy::lifecycle::reconcile::history;
+use crate::policy::lifecycle::relaunch;
+use crate::policy::market::auto_market::AutoStep;
+use crate::policy::purchase::bid::back;
+use crate::policy::purchase::job_cost_bound::JobMost;
+use crate::policy::purchase::placement::{self, Ask};
+use crate::policy::purchase::ranking::Ranked;
 use crate::ports::Cloud as CloudPort;
 
 /// A plan, and what was known when it was made.
@@ -154,7 +154,7 @@ impl Controller {
         let Launchable { placed, launch, unready } = found;
         let limits = &spec.spec.limits;
         let limit = limits.boot_of(&placed.offer.instance_type);
-        let boot = spec.trial.map_or(limit, |trial| proof::boot_tag(&trial, limit));
+        let boot = spec.trial.map_or(limit, |trial| shutdown_proof::boot_tag(&trial, limit));
         let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: limits.lease, boot, kill_at: placed.kill_at };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);

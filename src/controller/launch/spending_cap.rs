@@ -3,7 +3,7 @@
 //! A daemon of several job roots counts them together, and one that does not answer as it was last known; where nothing was, nothing
 //! is launched, as where its own job root does not answer. From that look to the plan, which the next look counts, the processes of a
 //! workstation take turns: the drivers of a folder of jobs all wait for the same machine to end. Controllers of two workstations do not
-//! see each other in that second: then a cap may be passed by one machine of each. What must never live here: whether a machine may be launched (`policy::cap`).
+//! see each other in that second: then a cap may be passed by one machine of each. What must never live here: whether a machine may be launched (`policy::purchase::spending_cap`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::controller::job_memory::JobMemory;
 use crate::job::{Plan, RECORD_FORMAT, Reason, Waiting};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::UsdPerHour;
-use crate::policy::cap::{self, Caps, Spending};
+use crate::policy::purchase::spending_cap::{self, Caps, Spending};
 use crate::ports::{Turn, Turns, chain};
 
 /// Between two looks at whether a cap still holds. Machines end in minutes; shorter reads every job of the root for nothing.
@@ -106,7 +106,7 @@ impl Controller {
     /// When the store does not answer.
     pub async fn spending(&self) -> Result<Spending, JobDirError> {
         let now = self.clock.now();
-        Ok(cap::spending(&self.ledger.read(now).await?, now))
+        Ok(spending_cap::spending(&self.ledger.read(now).await?, now))
     }
 
     /// Why this plan may not be launched, by the caps as they were read last: for what is said before a launch, which reads them anew.
@@ -142,7 +142,7 @@ impl Controller {
                 }
             }
         }
-        let reason = cap::judge(caps, &cap::spending(&spells, now), plan.offer.hourly_at_most(plan.bid), now);
+        let reason = spending_cap::judge(caps, &spending_cap::spending(&spells, now), plan.offer.hourly_at_most(plan.bid), now);
         Ok(reason.map(|reason| self.counted(reason, &by_heart)))
     }
 
@@ -158,7 +158,7 @@ impl Controller {
 
     /// Why this plan could not even be launched if nothing else ran and nothing had been spent; `None`: it could.
     pub fn cap_forbids(&self, plan: &Plan) -> Option<Reason> {
-        cap::never(&self.caps.last(), plan.offer.hourly_at_most(plan.bid), self.clock.now())
+        spending_cap::never(&self.caps.last(), plan.offer.hourly_at_most(plan.bid), self.clock.now())
     }
 
     /// Whether a launch that a cap held back need not be tried yet.

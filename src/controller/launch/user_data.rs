@@ -11,7 +11,7 @@
 
 use crate::job::{Switch, Trial};
 use crate::market::Span;
-use crate::policy::proof;
+use crate::policy::account::shutdown_proof;
 
 /// What EC2 takes, before it is encoded.
 pub const USER_DATA_BYTES_MAX: usize = 16 * 1024;
@@ -139,7 +139,7 @@ pub fn of_trial(trial: &Trial, patience: Span) -> String {
         Switch::DeadlineUnit => "the switch is armed, and nothing else works here",
         Switch::Sweep => "a sweep must end this machine; the switch is armed for when none comes",
     };
-    format!("{text}{}{SWITCH}say \"{said}\"\n", switch_words(proof::armed(trial, patience)))
+    format!("{text}{}{SWITCH}say \"{said}\"\n", switch_words(shutdown_proof::armed(trial, patience)))
 }
 
 /// What the part of the script that arms the switch needs.

@@ -15,8 +15,8 @@ use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
 use crate::job::{Attention, Plan, RECORD_FORMAT, Refusal, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::policy::reconcile::{Act, history};
-use crate::policy::relaunch;
+use crate::policy::lifecycle::reconcile::{Act, history};
+use crate::policy::lifecycle::relaunch;
 use crate::ports::{CloudError, NoCredentials, chain};
 
 /// What is known of the trouble that was recorded last.

@@ -15,7 +15,7 @@ use crate::controller::observe::Observed;
 use crate::controller::retry_delay::backoff;
 use crate::job::{Reason, ResolvedSpec};
 use crate::jobdir::JobDir;
-use crate::policy::reconcile::Act;
+use crate::policy::lifecycle::reconcile::Act;
 use crate::ports::CloudError;
 
 /// The acts of one kind that were throttled in a row.

@@ -1,10 +1,10 @@
 //! What is remembered of the alarm that watches a machine from outside: how often arming it, or taking it off, failed, and when it is tried again.
 //!
-//! What must never live here: whether a machine is to be watched (`policy::reconcile`), and the call that arms it (`act`).
+//! What must never live here: whether a machine is to be watched (`policy::lifecycle::reconcile`), and the call that arms it (`act`).
 
 use std::time::Duration;
 
-use crate::policy::reconcile::{GuardLeft, Watched};
+use crate::policy::lifecycle::reconcile::{GuardLeft, Watched};
 
 /// Between two tries; each failure adds one, up to a quarter of an hour. The first look is often just before the first heartbeat, and
 /// that needs up to two minutes to be seen: it is looked for after 10, 30, 60, 100 s.

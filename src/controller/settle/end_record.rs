@@ -3,7 +3,7 @@
 //! ```text
 //!   terminate ──> ending.json ──> TerminateInstances
 //!   not shown ──> by its token, where its tags are gone ──> as any other that has ended
-//!   gone, "by a user" ──> ending.json ── no outcome ──> the machine's alarm ──> policy::settlement
+//!   gone, "by a user" ──> ending.json ── no outcome ──> the machine's alarm ──> policy::billing::settlement
 //! ```
 //! What must never live here: what follows from it.
 
@@ -16,8 +16,8 @@ use crate::controller::observe::Observed;
 use crate::instance::{InstanceState, MachineRef};
 use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
+use crate::policy::lifecycle::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere, patience};
 use crate::policy::may_be_by_an_alarm;
-use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere, patience};
 use crate::ports::{CloudError, PowerOff, chain};
 
 /// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a workstation that slept in between: what

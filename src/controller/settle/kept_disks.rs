@@ -2,7 +2,7 @@
 //!
 //! What somebody has ended elsewhere is found by the same sweep, and recorded as given up (`give_up`).
 //! It asks the clouds nothing that a sweep has not asked but what such a disk costs, and only when it tells. What must never
-//! live here: an end (`give_up`), and what is forgotten (`policy::kept`).
+//! live here: an end (`give_up`), and what is forgotten (`policy::lifecycle::forgotten_disk`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::instance::{InstanceView, MachineRef};
 use crate::job::JobId;
 use crate::jobdir::{JobDir, layout};
 use crate::market::Usd;
-use crate::policy::kept::{forgotten, is_undated};
+use crate::policy::lifecycle::forgotten_disk::{forgotten, is_undated};
 use crate::ports::{StoreError, chain};
 
 /// Between two words about the same disk: as long as it stood before the first.

@@ -18,7 +18,7 @@ use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{GivenUp, Leaving, LeavingFate, RECORD_FORMAT, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Region, elapsed};
-use crate::policy::reconcile::belongs_elsewhere;
+use crate::policy::lifecycle::reconcile::belongs_elsewhere;
 use crate::ports::{CloudError, chain};
 
 /// Between two looks at a machine that is to end. A stopped one has nothing to shut down and is mostly gone at the first.

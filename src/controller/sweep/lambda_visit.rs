@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   every region (else those of the visit before) ──> ours that bill ─┬─ past their hard cap, by tags and our own clock ──> read again ──> terminate
-//!                                    └─ the rest: records, heartbeat, the store's clock ──> policy::orphan
+//!                                    └─ the rest: records, heartbeat, the store's clock ──> policy::lifecycle::orphan
 //!                                         suspected a minute ago or longer ──> all of it once more ──> terminate
 //!                                         new ──> suspects.json ──> a minute, if there is room for it ──> the same
 //! ```
@@ -26,8 +26,8 @@ use crate::instance::{InstanceView, MachineRef};
 use crate::job::RECORD_FORMAT;
 use crate::jobdir::SweeperDir;
 use crate::market::elapsed;
-use crate::policy::kept::forgotten;
-use crate::policy::orphan::OrphanVerdict;
+use crate::policy::lifecycle::forgotten_disk::forgotten;
+use crate::policy::lifecycle::orphan::OrphanVerdict;
 use crate::ports::CloudError;
 
 /// A region, or the records of all machines, get so long: every healthy one answers in a second, and a region that hangs must

@@ -2,7 +2,7 @@
 //! those that still are.
 //!
 //! ```text
-//!   describe every region ──> not driven by this daemon, or past its hard cap ──> policy::orphan ──> suspects
+//!   describe every region ──> not driven by this daemon, or past its hard cap ──> policy::lifecycle::orphan ──> suspects
 //!                                                        a minute later: all of it once more ──> terminate
 //! ```
 //! A machine whose attempt this daemon drives is judged there at every tick, so that a sweep reads nothing of it: what it
@@ -24,7 +24,7 @@ use crate::controller::settle::kept_disks::KeptTold;
 use crate::instance::InstanceView;
 use crate::job::JobId;
 use crate::market::{Cloud, Region};
-use crate::policy::orphan::{self, OrphanVerdict};
+use crate::policy::lifecycle::orphan::{self, OrphanVerdict};
 use crate::ports::{CloudError, NoCredentials, chain};
 
 /// Between two sweeps. The bound on what an orphan costs counts with it; more often is a call for each region

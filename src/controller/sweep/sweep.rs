@@ -1,7 +1,7 @@
 //! Finds machines of ours that no job needs, in every region, and ends them after a second look.
 //!
 //! ```text
-//!   regions of the account ──> describe by owner tag ──> records and heartbeat of each ──> policy::orphan
+//!   regions of the account ──> describe by owner tag ──> records and heartbeat of each ──> policy::lifecycle::orphan
 //!                                         orphan ──> a minute ──> all of it once more ──> terminate
 //! ```
 //! What must never live here: an opinion about what an orphan is.
@@ -23,9 +23,9 @@ use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{AttemptPhase, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::{self, Region, elapsed};
-use crate::policy::kept::{can_stand, is_all_its_job_has, is_to_be_kept, never_stopped, was_kept, was_started_past_its_cap};
-use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
-use crate::policy::reconcile::may_be_of;
+use crate::policy::lifecycle::forgotten_disk::{can_stand, is_all_its_job_has, is_to_be_kept, never_stopped, was_kept, was_started_past_its_cap};
+use crate::policy::lifecycle::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
+use crate::policy::lifecycle::reconcile::may_be_of;
 use crate::ports::{CloudError, NoCredentials, StoreError, chain};
 
 /// One machine of ours and what is to be done with it.

@@ -1,0 +1,53 @@
+//! Who on this workstation still drives a job root that is about to be taken away.
+//!
+//! What must never live here: how they are found (their locks are an adapter's).
+
+use super::setup_plan::SetupLine;
+
+/// The processes of this workstation at one job root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DrivenHere {
+    pub daemon: bool,
+    /// Jobs that have a process of their own: a `lamp run`, attached or detached, or what a stop has started.
+    pub jobs: Vec<String>,
+}
+
+/// A daemon asks a bucket that is gone for ever, and writes its clock anew into one that was emptied: while the job root goes, it is
+/// in the way. Where the job root stays, it is told of.
+pub fn in_the_way(here: &DrivenHere, root_goes: bool) -> Vec<SetupLine> {
+    let line = |thing: &str, found: &str, remark: String| SetupLine { blocks: root_goes, ..SetupLine::new(thing, found, Vec::new()).remark(remark) };
+    let daemon = here.daemon.then(|| {
+        let after =
+            if root_goes { "the job root would go from under it" } else { "it goes on, and machines that it launches lack what was taken away" };
+        line(
+            "daemon on this workstation",
+            "drives this job root",
+            format!("{after}: `systemctl --user stop lamp-controller`, or Ctrl-C where `lamp daemon` runs, ends it"),
+        )
+    });
+    let jobs = here.jobs.first().map(|first| {
+        let more = if here.jobs.len() > 1 { format!(" and {} more", here.jobs.len() - 1) } else { String::new() };
+        line(
+            "processes on this workstation",
+            "drive jobs of this job root",
+            format!("they drive {first}{more}, and end with the job: `lamp status {first}` shows how it stands, `lamp cancel {first}` ends it"),
+        )
+    });
+    daemon.into_iter().chain(jobs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_drives_a_job_root_is_in_the_way_only_where_that_goes() {
+        let here = DrivenHere { daemon: true, jobs: vec!["x-222222".into(), "y-222222".into()] };
+        let lines = in_the_way(&here, true);
+        let said: Vec<&str> = lines.iter().filter_map(|line| line.remark.as_deref()).collect();
+        assert!(lines.iter().all(|line| line.blocks && line.steps.is_empty()) && said.len() == 2, "{lines:?}");
+        assert!(said[0].contains("`systemctl --user stop lamp-controller`") && said[1].contains("x-222222 and 1 more"), "{said:?}");
+        assert!(in_the_way(&here, false).iter().all(|line| !line.blocks && line.remark.is_some()));
+        assert_eq!(in_the_way(&DrivenHere::default(), true), []);
+    }
+}

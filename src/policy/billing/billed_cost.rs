@@ -1,0 +1,129 @@
+//! What a cloud bills for a machine's time.
+//!
+//! EC2, for Linux: by the second, a minute at least for each run; nothing for the machine itself when EC2 takes a spot
+//! machine back within its first hour ("Billing for interrupted Spot Instances" in the EC2 user guide). Its disk and its
+//! address are billed by themselves, whoever ended it.
+//!
+//! ```text
+//!   billed time x price of the plan ── on demand, this workstation: what is billed
+//!                                  └── spot: what a person was shown. It is billed by the price in effect, which moves
+//!   prices of that time ───────────────> their steps, none above the bid
+//!   not to be had ─────────────────────> the bid all the time, marked as an estimate
+//! ```
+//! What must never live here: who asks for the prices.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::job::{Plan, Settled};
+use crate::market::{Cloud, Market, Offer, PriceHistory, Usd, UsdPerHour};
+
+/// The least that EC2 bills for one run of a machine.
+const EC2_LEAST: Duration = Duration::from_secs(60);
+
+/// A spot machine that EC2 takes back sooner is free.
+const EC2_FREE_IF_TAKEN_WITHIN: Duration = Duration::from_secs(3600);
+
+/// Whether a machine on demand that ran for at most so long is billed the least that there is, however long it ran. Spot machines
+/// are free where EC2 takes them.
+pub(crate) fn is_the_least(offer: &Offer, ran_at_most: Duration) -> bool {
+    offer.cloud == Cloud::Aws && offer.market == Market::OnDemand && ran_at_most <= EC2_LEAST
+}
+
+/// The time that is billed for a run of this length.
+pub(crate) fn billed(cloud: Cloud, ran: Duration) -> Duration {
+    match cloud {
+        Cloud::Local => ran,
+        Cloud::Aws => ran.max(EC2_LEAST),
+    }
+}
+
+/// What that costs at the price of the plan. `taken`: the cloud itself ended the machine.
+pub(crate) fn cost(offer: &Offer, billed: Duration, taken: bool) -> Usd {
+    if is_free(offer, billed, taken) { offer.extras.cost_of(billed) } else { offer.hourly().cost_of(billed) }
+}
+
+/// Whether the machine itself is not billed.
+fn is_free(offer: &Offer, billed: Duration, taken: bool) -> bool {
+    offer.cloud == Cloud::Aws && offer.market == Market::Spot && taken && billed < EC2_FREE_IF_TAKEN_WITHIN
+}
+
+/// From when on the prices must be known that a settled attempt was billed by; `None`: its price was the plan's, or nothing is
+/// billed by the hour but its disk and its address.
+pub fn moves_since(plan: &Plan, settled: &Settled) -> Option<Timestamp> {
+    let offer = &plan.offer;
+    let taken = settled.cloud_reason.as_deref().is_some_and(is_taken);
+    let moves = offer.cloud == Cloud::Aws && offer.market == Market::Spot && settled.usd > Usd::ZERO;
+    settled.billed_from.filter(|_| moves && !is_free(offer, settled.billed.duration(), taken))
+}
+
+/// The cloud's words for a machine that it took back itself.
+pub(crate) fn is_taken(reason: &str) -> bool {
+    reason.starts_with("Server.Spot")
+}
+
+/// The same attempt by the prices of its time. Where they are not known, by the most that it can have cost, as an estimate.
+#[must_use]
+pub fn by_prices(plan: &Plan, settled: &Settled, prices: Option<&PriceHistory>) -> Settled {
+    let Some(from) = moves_since(plan, settled) else { return settled.clone() };
+    let (offer, billed) = (&plan.offer, settled.billed.duration());
+    // Without a bid, EC2's is the price on demand.
+    let bid = plan.bid.or(offer.on_demand).map(|bid| bid.max(offer.price));
+    // Above its bid a machine is taken, and never billed.
+    let paid = |price: UsdPerHour| offer.hourly_at(bid.map_or(price, |bid| price.min(bid)));
+    match prices.and_then(|prices| prices.steps(from, billed)) {
+        Some(steps) => {
+            let usd = UsdPerHour::cost_of_steps(steps.into_iter().map(|(price, held)| (paid(price), held)));
+            Settled { usd, ..settled.clone() }
+        }
+        None => Settled { usd: offer.hourly_at(bid.unwrap_or(offer.price)).cost_of(billed), billed_estimated: true, ..settled.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::market::{Arch, Region, UsdPerHour, Zone};
+
+    fn offer(cloud: Cloud, market: Market) -> Offer {
+        let dollars = |text: &str| UsdPerHour::new(text.parse().unwrap());
+        Offer {
+            cloud,
+            region: Region::new("r"),
+            zone: Zone::new("z"),
+            instance_type: "t".into(),
+            gpus: 1,
+            gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 4,
+            arch: Arch::X86_64,
+            market,
+            price: dollars("3.6"),
+            extras: dollars("0.36"),
+            on_demand: None,
+        }
+    }
+
+    #[test]
+    fn a_minute_at_least_and_nothing_for_what_was_taken_in_its_first_hour() {
+        let secs = Duration::from_secs;
+        assert_eq!(billed(Cloud::Aws, secs(5)), secs(60));
+        assert_eq!(billed(Cloud::Aws, secs(61)), secs(61));
+        assert_eq!(billed(Cloud::Local, secs(5)), secs(5));
+        let spot = offer(Cloud::Aws, Market::Spot);
+        assert_eq!(cost(&spot, secs(1000), false).dollars(), 1.1);
+        assert_eq!(cost(&spot, secs(1000), true).dollars(), 0.1, "its disk and address");
+        assert_eq!(cost(&spot, secs(3600), true).dollars(), 3.96);
+        assert_eq!(cost(&offer(Cloud::Aws, Market::OnDemand), secs(1000), true).dollars(), 1.1);
+        assert_eq!(cost(&offer(Cloud::Local, Market::Spot), secs(1000), true).dollars(), 1.1);
+    }
+
+    #[test]
+    fn the_first_minute_on_demand_is_billed_whole_whenever_it_ended() {
+        let least = |cloud, market, secs| is_the_least(&offer(cloud, market), Duration::from_secs(secs));
+        assert!(least(Cloud::Aws, Market::OnDemand, 60) && !least(Cloud::Aws, Market::OnDemand, 61));
+        assert!(!least(Cloud::Aws, Market::Spot, 5), "it is free where EC2 takes it");
+        assert!(!least(Cloud::Local, Market::OnDemand, 5));
+    }
+}

@@ -1,0 +1,218 @@
+//! Is this machine of ours an orphan: a machine without a living job?
+//!
+//! One decision for `lamp sweep` (by hand, or by the user's timer lamp-sweep), for the daemon, which sweeps every five minutes,
+//! and for the sweeper in the cloud, which visits as often. All times are by the store's own clock, or by the cloud's: a workstation whose clock is a day off must end nothing. What cannot
+//! be read is unknown, and only the hard cap, which stands in the machine's own tags, counts against the unknown. What must never live here: a call.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::instance::{InstanceState, InstanceView};
+use crate::market::elapsed;
+
+/// What is known of one machine.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    pub view: &'a InstanceView,
+    /// Ourselves: what carries another owner's tag is never touched.
+    pub owner: &'a str,
+    pub records: Records,
+    pub heartbeat: Heartbeat,
+    /// The time by the store's clock; `None`: it did not say.
+    pub now: Option<Timestamp>,
+}
+
+/// What the job root says of the machine's attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// It did not answer.
+    Unknown(String),
+    /// The job is not in this job root: it may be in another one of the same owner.
+    NoJob,
+    /// Planned, and not settled.
+    Open,
+    /// The same, its agent has told since then how it ended, and goes on telling that its machine is there: nobody holds it for a look.
+    Ended(Timestamp),
+    /// Settled, or the whole job has its receipt.
+    Over,
+}
+
+/// The agent's sign of life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heartbeat {
+    Unknown(String),
+    Never,
+    At(Timestamp),
+}
+
+/// What is to be done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrphanVerdict {
+    Keep {
+        why: String,
+    },
+    /// It is kept, because something that would tell could not be read.
+    Unknown {
+        why: String,
+    },
+    /// Ours, and nobody here knows its job: another job root of the same owner may. Nothing ends it by itself; a person who names it may.
+    Stray {
+        why: String,
+    },
+    /// An orphan: it is looked at once more, and then ended.
+    Orphan {
+        why: String,
+    },
+}
+
+/// A sweep comes every five minutes; between the cap and its visit the agent and the deadline unit have their chance to end
+/// the machine in order.
+const CAP_SLACK: Duration = Duration::from_secs(120);
+
+/// An agent that has written its outcome powers off within two minutes (the ladder of `Power`), and a controller that is awake ends its
+/// machine a minute after that (`policy::lifecycle::reconcile`). A sweep sooner than both would cut what they do in order; one that comes never
+/// leaves the machine to its hard cap, where its power-off does not work and nobody is awake.
+const ENDED_TO_DARK: Duration = Duration::from_secs(5 * 60);
+
+/// Whether a machine lives on past its hard cap, and those who were to end it in order have had their chance.
+pub fn is_past_cap(view: &InstanceView, now: Timestamp) -> bool {
+    view.tags.kill_at.is_some_and(|kill_at| now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX))
+}
+
+/// The verdict on one machine.
+pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
+    let keep = |why: &str| OrphanVerdict::Keep { why: why.to_owned() };
+    let (view, tags) = (facts.view, &facts.view.tags);
+    if tags.owner != facts.owner {
+        return keep("it is somebody else's");
+    }
+    let stray = || OrphanVerdict::Stray { why: "its job is not in this job root".into() };
+    if !view.state.bills() {
+        // The disk of one that stands bills, and no word to a job that nobody knows gives it up.
+        let stands = matches!(view.state, InstanceState::Stopping | InstanceState::Stopped);
+        return if stands && facts.records == Records::NoJob { stray() } else { OrphanVerdict::Keep { why: format!("it is {}", view.state) } };
+    }
+    let unknown = |why: String| OrphanVerdict::Unknown { why };
+    let Some(now) = facts.now else { return unknown("the job root does not say what time it is".into()) };
+    if let Some(kill_at) = tags.kill_at.filter(|_| is_past_cap(view, now)) {
+        return OrphanVerdict::Orphan { why: format!("its hard cap was {kill_at}") };
+    }
+    match &facts.records {
+        Records::Unknown(why) => return unknown(format!("its records cannot be read: {why}")),
+        Records::NoJob => return stray(),
+        Records::Over => return OrphanVerdict::Orphan { why: "its attempt is over, and it runs".into() },
+        Records::Ended(at) if elapsed(*at, now) > ENDED_TO_DARK => {
+            return OrphanVerdict::Orphan { why: format!("its attempt ended {} min ago, and it still runs", elapsed(*at, now).as_secs() / 60) };
+        }
+        Records::Open | Records::Ended(_) => {}
+    }
+    let since = |at: Timestamp| elapsed(at, now);
+    match &facts.heartbeat {
+        Heartbeat::Unknown(why) => unknown(format!("its heartbeat cannot be read: {why}")),
+        Heartbeat::At(at) if since(*at) > tags.lease.duration() => {
+            OrphanVerdict::Orphan { why: format!("no heartbeat for {} min, and its lease is {}", since(*at).as_secs() / 60, tags.lease) }
+        }
+        Heartbeat::Never if since(view.launched) > tags.boot.duration() => {
+            OrphanVerdict::Orphan { why: format!("no word of its agent for {} min after its launch", since(view.launched).as_secs() / 60) }
+        }
+        Heartbeat::At(_) => keep("its agent lives"),
+        Heartbeat::Never => keep("it is booting"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::Tags;
+    use crate::job::{AttemptNo, BOOT};
+    use crate::market::{Cloud, Market, Region, Span};
+
+    const NOW: i64 = 1_000_000;
+
+    fn at(ago_secs: i64) -> Timestamp {
+        Timestamp::from_second(NOW - ago_secs).unwrap()
+    }
+
+    fn view(launched_ago: i64, kill_at: Option<Timestamp>) -> InstanceView {
+        let tags = Tags {
+            owner: "me".into(),
+            job: "x-222222".parse().unwrap(),
+            attempt: AttemptNo::FIRST,
+            lease: Span::from_secs(1800),
+            boot: BOOT,
+            kill_at,
+        };
+        InstanceView {
+            id: "i-1".into(),
+            cloud: Cloud::Aws,
+            region: Region::new("r"),
+            instance_type: "t".into(),
+            market: Market::Spot,
+            state: InstanceState::Running,
+            tags,
+            client_token: None,
+            launched: at(launched_ago),
+            ended: None,
+            state_reason: None,
+        }
+    }
+
+    fn is_orphan(view: &InstanceView, owner: &str, records: Records, heartbeat: Heartbeat, now: Option<Timestamp>) -> bool {
+        matches!(judge(&Facts { view, owner, records, heartbeat, now }), OrphanVerdict::Orphan { .. })
+    }
+
+    #[test]
+    fn a_lapsed_lease_makes_an_orphan_and_what_is_unknown_does_not() {
+        let machine = view(7200, None);
+        let lapsed = || Heartbeat::At(at(1801));
+        assert!(is_orphan(&machine, "me", Records::Open, lapsed(), Some(at(0))));
+        assert!(!is_orphan(&machine, "me", Records::Open, Heartbeat::At(at(1799)), Some(at(0))));
+        assert!(!is_orphan(&machine, "me", Records::Open, Heartbeat::Unknown("503".into()), Some(at(0))));
+        assert!(!is_orphan(&machine, "me", Records::Unknown("503".into()), lapsed(), Some(at(0))));
+        assert!(!is_orphan(&machine, "me", Records::NoJob, Heartbeat::Never, Some(at(0))), "another job root of ours may know it");
+        assert!(!is_orphan(&machine, "me", Records::Open, lapsed(), None));
+        assert!(is_orphan(&machine, "me", Records::Over, Heartbeat::At(at(5)), Some(at(0))));
+        assert!(!is_orphan(&machine, "you", Records::Over, lapsed(), Some(at(0))), "somebody else's");
+    }
+
+    /// Seed 919 of the false world: its power-off did nothing, its agent beat on, and nobody was awake.
+    #[test]
+    fn what_has_ended_and_cannot_put_itself_out_is_ended_soon_after_and_no_sooner_than_others_would() {
+        let ended = |ago: i64| is_orphan(&view(7200, None), "me", Records::Ended(at(ago)), Heartbeat::At(at(5)), Some(at(0)));
+        assert!(ended(301) && !ended(299));
+        assert!(!is_orphan(&view(7200, None), "you", Records::Ended(at(3600)), Heartbeat::At(at(5)), Some(at(0))), "somebody else's");
+    }
+
+    /// Another job root of ours may know it: only its hard cap, which every root can read, makes it an orphan.
+    #[test]
+    fn what_nobody_here_knows_is_a_stray_and_ends_by_no_look() {
+        let judged = |view: &InstanceView, owner: &str, records: Records| {
+            judge(&Facts { view, owner, records, heartbeat: Heartbeat::Never, now: Some(at(0)) })
+        };
+        let is_stray = |verdict: OrphanVerdict| matches!(verdict, OrphanVerdict::Stray { .. });
+        let machine = view(7200, None);
+        assert!(is_stray(judged(&machine, "me", Records::NoJob)));
+        assert!(!is_stray(judged(&machine, "you", Records::NoJob)), "somebody else's is no stray of ours");
+        assert!(!is_stray(judged(&machine, "me", Records::Unknown("503".into()))), "its job may be here");
+        assert!(matches!(judged(&view(7200, Some(at(121))), "me", Records::NoJob), OrphanVerdict::Orphan { .. }));
+        for (state, stray) in [(InstanceState::Stopped, true), (InstanceState::ShuttingDown, false), (InstanceState::Terminated, false)] {
+            let standing = InstanceView { state, ..view(7200, Some(at(121))) };
+            assert_eq!(is_stray(judged(&standing, "me", Records::NoJob)), stray, "{state}");
+            assert!(!is_stray(judged(&standing, "me", Records::Over)), "{state}: `lamp cancel` of its job gives it up");
+        }
+    }
+
+    #[test]
+    fn a_boot_has_its_time() {
+        assert!(!is_orphan(&view(890, None), "me", Records::Open, Heartbeat::Never, Some(at(0))));
+        assert!(is_orphan(&view(910, None), "me", Records::Open, Heartbeat::Never, Some(at(0))));
+    }
+
+    #[test]
+    fn the_hard_cap_counts_against_the_unknown() {
+        let machine = view(7200, Some(at(121)));
+        assert!(is_orphan(&machine, "me", Records::Unknown("503".into()), Heartbeat::Unknown("503".into()), Some(at(0))));
+        assert!(!is_orphan(&view(7200, Some(at(119))), "me", Records::Open, Heartbeat::At(at(5)), Some(at(0))), "the agent's own end has its time");
+    }
+}

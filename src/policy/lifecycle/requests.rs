@@ -1,0 +1,121 @@
+//! All requests of a job, folded into what they ask for together. The agent and the controller obey the same fold.
+//!
+//! A wish is never lost and never counted twice: the fold reads every request each time, so a crash in between changes
+//! nothing. A cancel wins over a stop whatever the order. What must never live here: whether a wish was obeyed already.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::missing_machine::CLOCKS_DIFFER;
+use crate::job::{AttemptNo, EndedBecause, Request, Wish};
+use crate::market::{FallbackCost, Market, Span, Usd, elapsed};
+
+/// What people ask for, in one place.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Wishes {
+    pub end: Option<EndWish>,
+    /// Added to `max_runtime` and the deadline, and to the time that a machine is held after the end.
+    pub more_time: Span,
+    pub more_budget: Usd,
+    /// How much dearer a machine may be now than the spec says.
+    pub fallback_cost: Option<FallbackCost>,
+    /// The number of the newest request for a checkpoint.
+    pub checkpoint: Option<u32>,
+    /// The number of the newest request for more time: it also restarts the idle clock.
+    pub extended: Option<u32>,
+    /// The newest wish of a controller to go on on another market.
+    pub moves: Option<MoveWish>,
+}
+
+/// A controller's wish that an attempt makes room for the next, on another market.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveWish {
+    pub attempt: AttemptNo,
+    pub to: Market,
+    pub by: String,
+}
+
+/// A person's wish that ends the job: the first cancel, or else the first stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndWish {
+    pub cancel: bool,
+    pub by: String,
+    pub at: Timestamp,
+}
+
+impl Wishes {
+    pub fn of(requests: &[Request]) -> Self {
+        let mut folded = Wishes::default();
+        for request in requests {
+            let end = |cancel| Some(EndWish { cancel, by: request.by.clone(), at: request.at });
+            match request.wish {
+                Wish::Cancel if folded.end.as_ref().is_none_or(|end| !end.cancel) => folded.end = end(true),
+                Wish::Stop if folded.end.is_none() => folded.end = end(false),
+                Wish::Cancel | Wish::Stop | Wish::Interrupt { .. } => {}
+                Wish::Move { attempt, to } => folded.moves = Some(MoveWish { attempt, to, by: request.by.clone() }),
+                Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
+                Wish::Extend { time, budget, fallback_cost } => {
+                    if let Some(wider) = fallback_cost {
+                        folded.fallback_cost = Some(folded.fallback_cost.map_or(wider, |known| known.or_wider(wider)));
+                    }
+                    // Whoever only allows a dearer machine gives nothing that runs more time.
+                    if time.is_none() && budget.is_none() {
+                        continue;
+                    }
+                    let time = time.unwrap_or_default().duration();
+                    folded.more_time = Span::from_duration(folded.more_time.duration().saturating_add(time));
+                    folded.more_budget += budget.unwrap_or_default();
+                    folded.extended = folded.extended.max(Some(request.number));
+                }
+            }
+        }
+        folded
+    }
+}
+
+impl EndWish {
+    /// Whether it is older than that. One that lies in the future was dated by a clock that is ahead, or is read by one that is behind:
+    /// it was made, and nobody knows when (seed 30000589 of 24 h: a cancel of tomorrow).
+    pub fn is_older(&self, now: Timestamp, than: Duration) -> bool {
+        elapsed(self.at, now) > than || elapsed(now, self.at) > CLOCKS_DIFFER
+    }
+
+    /// Why what it ends has ended.
+    pub fn because(&self) -> EndedBecause {
+        if self.cancel { EndedBecause::UserCancelled } else { EndedBecause::UserStopped }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(number: u32, wish: Wish) -> Request {
+        let at = Timestamp::from_second(number.into()).unwrap();
+        Request { format: 1, number, at, by: format!("{number}@here"), wish }
+    }
+
+    fn end(number: u32, cancel: bool) -> Option<EndWish> {
+        Some(EndWish { cancel, by: format!("{number}@here"), at: Timestamp::from_second(number.into()).unwrap() })
+    }
+
+    #[test]
+    fn a_cancel_wins_and_extensions_add_up() {
+        let hour = |hours: u64| Wish::Extend { time: Some(Span::from_secs(hours * 3600)), budget: Some(Usd::from_micros(1)), fallback_cost: None };
+        let folded = Wishes::of(&[request(1, Wish::Cancel), request(2, hour(1)), request(3, Wish::Stop), request(4, hour(2))]);
+        assert_eq!(folded.end, end(1, true));
+        assert_eq!(folded.more_time, Span::from_secs(3 * 3600));
+        assert_eq!(folded.more_budget, Usd::from_micros(2));
+        assert_eq!(folded.extended, Some(4));
+        assert_eq!(Wishes::of(&[]), Wishes::default());
+    }
+
+    #[test]
+    fn the_first_of_a_kind_counts_so_that_repeating_a_wish_delays_nothing() {
+        let stop_stop = [request(1, Wish::Stop), request(2, Wish::Stop)];
+        assert_eq!(Wishes::of(&stop_stop).end, end(1, false));
+        let stop_cancel_cancel = [request(1, Wish::Stop), request(2, Wish::Cancel), request(3, Wish::Cancel)];
+        assert_eq!(Wishes::of(&stop_cancel_cancel).end, end(2, true));
+    }
+}

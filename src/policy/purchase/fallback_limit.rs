@@ -1,0 +1,106 @@
+//! Which machines may be bought in place of another without a further word, and which are too dear for that.
+//!
+//! ```text
+//!   all that would do, now or later ──> on each market, the cheapest hour of work ──┐
+//!   an offer ──> its hour of work, as many times as that ──────────────────────────┴─> within `fallback_cost`, or beyond
+//! ```
+//! A place without capacity, above its quota or above its bid counts as the cheapest all the same: what is not to be had makes
+//! nothing else cheap. Where a type is not on offer at all any more, what earlier attempts were planned for counts with the price
+//! of then. Each market has a cheapest of its own, because a job file that allows machines on demand beside spot has said so;
+//! and so has each type that the job file names. A spot price in dollars is a word of the user: it is the bound, and no other.
+//!
+//! What starts add to an hour is left out: it grows while a place is empty, and would make what is dear look cheap.
+//!
+//! What must never live here: what fits otherwise (`placement`), the price of an hour of work (`ranking`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::placement::Ask;
+use super::ranking::{Rates, figure};
+use crate::market::{Cloud, FallbackCost, Market, Offer, PriceRule};
+
+/// What may be bought for a job, now.
+pub struct Bound<'a> {
+    ask: &'a Ask<'a>,
+    pub(crate) rates: Rates<'a>,
+    cost: FallbackCost,
+    /// On a market; of a type that the job file names, by itself.
+    cheapest: BTreeMap<(Market, Option<&'a str>), (f64, &'a Offer)>,
+}
+
+/// An offer that would do, and is too dear to be bought without a word.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TooDear {
+    pub offer: Offer,
+    pub times: f64,
+    /// What costs so many times less.
+    pub than: Offer,
+    /// The bound that it is beyond.
+    pub bound: FallbackCost,
+}
+
+impl<'a> Bound<'a> {
+    pub fn of(ask: &'a Ask<'a>) -> Self {
+        let rates = Rates::of(ask);
+        let would_do = |offer: &&Offer| offer.cloud != Cloud::Local && offer.gpus >= ask.spec.machine.gpus.count;
+        let kind = |offer: &'a Offer| (offer.instance_type.as_str(), offer.market);
+        let today = || ask.supply.offers.iter().filter(would_do);
+        let sold: BTreeSet<(&str, Market)> = today().map(kind).collect();
+        let before = ask.history.iter().map(|record| &record.plan.offer).filter(would_do).filter(|offer| !sold.contains(&kind(offer)));
+        let mut cheapest: BTreeMap<(Market, Option<&str>), (f64, &Offer)> = BTreeMap::new();
+        for offer in today().chain(before) {
+            let usd = rates.plain(offer);
+            let known = cheapest.entry((offer.market, named(ask, offer))).or_insert((usd, offer));
+            if usd < known.0 {
+                *known = (usd, offer);
+            }
+        }
+        let cost = ask.spec.machine.fallback_cost.widened(ask.widened);
+        Bound { ask, rates, cost, cheapest }
+    }
+
+    /// `None`: it may be bought.
+    pub fn too_dear(&self, offer: &Offer) -> Option<TooDear> {
+        let is_priced = offer.market == Market::Spot && matches!(self.ask.spec.machine.max_price, PriceRule::Fixed(_));
+        if offer.cloud == Cloud::Local || is_priced {
+            return None;
+        }
+        let (usd, than) = self.cheapest.get(&(offer.market, named(self.ask, offer))).filter(|(usd, _)| *usd > 0.0)?;
+        // A start may cost more on the fast machine than the whole work on the slow one.
+        if self.rates.finishes_for_no_more(offer, than) {
+            return None;
+        }
+        let times = self.rates.plain(offer) / usd;
+        (!self.cost.allows(times)).then(|| TooDear { offer: offer.clone(), times, than: (*than).clone(), bound: self.cost })
+    }
+}
+
+/// The type of an offer, where the job file names it.
+fn named<'b>(ask: &Ask<'_>, offer: &'b Offer) -> Option<&'b str> {
+    let names = &ask.spec.machine.instance_types;
+    names.contains(&offer.instance_type).then_some(offer.instance_type.as_str())
+}
+
+impl TooDear {
+    /// What would allow it.
+    pub fn enough(&self) -> FallbackCost {
+        FallbackCost::enough_for(self.times)
+    }
+
+    /// Why it is not taken, as it follows on its name.
+    pub(crate) fn because(&self) -> String {
+        format!("costs {}; `fallback_cost = {}` would allow it", self.times_as_much(), self.enough())
+    }
+
+    fn times_as_much(&self) -> String {
+        let Offer { instance_type, zone, .. } = &self.than;
+        let than = if *instance_type == self.offer.instance_type { format!("in {zone}") } else { format!("{instance_type} in {zone}") };
+        format!("{} times as much as {than} for an hour of work", figure(self.times))
+    }
+
+    /// What stands in the way of the cheapest such machine, for somebody who would perhaps take it.
+    pub fn sentence(&self) -> String {
+        let (name, price) = (self.offer.describe(), self.offer.price);
+        format!("{name}, at {price}, costs {}, and at most {} times is bought without a word", self.times_as_much(), self.bound)
+    }
+}

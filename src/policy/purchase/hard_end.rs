@@ -1,0 +1,157 @@
+//! When a machine's life is over whatever happens, and the most that it can have cost by then.
+//!
+//! ```text
+//!   now ──────────── work ──────────── drain ── hard end ── stop grace ── billing has ended
+//!                                               └ run time and deadline: 5 minutes after them, for clocks and slow listings
+//!                                               └ budget: early enough that even the stop grace is paid
+//! ```
+//! A budget is money, and is held to the end: what the drain and the power-off cost is in it. A spot price may rise to the bid,
+//! so the bid is what it is reckoned with. What must never live here: which offer is better (`placement`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::job::{Plan, Spec};
+use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
+
+/// The agent saves and uploads before its limit and then powers off within two minutes; this is for clocks and slow
+/// listings. Less would cut a power-off that is under way; more lets a hung machine bill longer.
+pub const DRAIN_ALLOWANCE: Duration = Duration::from_secs(5 * 60);
+
+/// From the hard end to the last second that is billed: the agent needs up to two minutes to power a machine off.
+pub const STOP_GRACE: Duration = Duration::from_secs(120);
+
+/// A machine boots and prepares for three minutes and saves and uploads for two; with less than this as its whole life, most
+/// of the money is spent on nothing.
+pub(crate) const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
+
+/// The agent of a workstation looks once a second: a budget that is spent sooner cannot be held.
+const LOCAL_LIFE_MIN: Duration = Duration::from_secs(1);
+
+/// What a machine's end follows from.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    pub spec: &'a Spec,
+    pub offer: &'a Offer,
+    /// The most that an hour may cost, on the spot market.
+    pub bid: Option<UsdPerHour>,
+    pub budget_left: Option<Usd>,
+    /// What the users have added so far.
+    pub more_time: Span,
+    /// When the plan is made.
+    pub now: Timestamp,
+}
+
+impl<'a> Terms<'a> {
+    /// Those of a plan that was made, with what has been added to its limits since.
+    pub fn of_plan(spec: &'a Spec, plan: &'a Plan, budget_left: Option<Usd>, more_time: Span) -> Self {
+        Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time, now: plan.created }
+    }
+
+    /// All that an hour may come to.
+    pub fn dearest(&self) -> UsdPerHour {
+        self.offer.hourly_at_most(self.bid)
+    }
+
+    /// The hard cap on the machine's life; `None`: nothing bounds it.
+    pub fn hard_end(&self) -> Option<Timestamp> {
+        let (limits, more) = (&self.spec.limits, self.more_time.duration());
+        let run_time = limits.max_runtime.map(|time| later(self.now, time.duration().saturating_add(more)));
+        let deadline = limits.deadline.map(|deadline| later(deadline, more));
+        let of_time = [run_time, deadline].into_iter().flatten().min().map(|first| later(first, DRAIN_ALLOWANCE));
+        [of_time, self.of_budget()].into_iter().flatten().min()
+    }
+
+    /// When the budget is spent. The price of this workstation is its user's own estimate, and nobody bills it: its drain may
+    /// come after.
+    fn of_budget(&self) -> Option<Timestamp> {
+        let left = self.budget_left?;
+        if self.offer.cloud == Cloud::Local {
+            let time = self.offer.hourly().time_for(left)?;
+            return Some(later(later(self.now, time), DRAIN_ALLOWANCE));
+        }
+        Some(later(self.now, self.dearest().time_for(left)?.saturating_sub(STOP_GRACE)))
+    }
+
+    /// Where money ends the machine before the time that was asked for: after how long, by what it is reckoned, and what would
+    /// mend it.
+    pub fn cut_short(&self) -> Option<String> {
+        let (left, end) = (self.budget_left?, self.of_budget()?);
+        let without = Terms { budget_left: None, ..*self }.hard_end()?;
+        if self.offer.cloud == Cloud::Local || end >= without {
+            return None;
+        }
+        let (ends, asked) =
+            (Span::from_secs(self.life(end).as_secs()), Span::from_secs(self.life(without).saturating_sub(DRAIN_ALLOWANCE).as_secs()));
+        let dearest = self.dearest();
+        let by_bid = self.bid.is_some_and(|bid| bid > self.offer.price);
+        let (reckoned, mends) = if by_bid {
+            (format!("the bid, which is up to {dearest} with disk and address"), "a lower `max_price` or a higher `limits.budget`")
+        } else {
+            (format!("{dearest} with disk and address"), "a higher `limits.budget`")
+        };
+        Some(format!(
+            "the budget ends it after {ends}, not after the {asked} that its limits allow: reckoned with {reckoned}, {left} buy no more; {mends} would mend that"
+        ))
+    }
+
+    /// The most that the machine costs until its hard end; `None`: nothing bounds it, and an hour costs something.
+    pub fn most(&self) -> Option<Usd> {
+        if self.offer.hourly().per_hour() == Usd::ZERO {
+            return Some(Usd::ZERO);
+        }
+        let grace = if self.offer.cloud == Cloud::Local { Duration::ZERO } else { STOP_GRACE };
+        Some(self.dearest().cost_of(self.life(self.hard_end()?).saturating_add(grace)))
+    }
+
+    fn life(&self, hard_end: Timestamp) -> Duration {
+        elapsed(self.now, hard_end)
+    }
+
+    /// The least money that is worth a start of this machine.
+    pub fn least(&self) -> Usd {
+        self.dearest().cost_of(if self.offer.cloud == Cloud::Local { LOCAL_LIFE_MIN } else { LIFE_MIN + STOP_GRACE })
+    }
+
+    /// What its limits of time come to, were there no budget; `None`: nothing else bounds it.
+    pub fn whole(&self) -> Option<Usd> {
+        let unbounded = Terms { budget_left: None, ..*self };
+        unbounded.hard_end()?;
+        unbounded.most()
+    }
+
+    /// Whether the budget buys enough of this machine to be worth its start.
+    ///
+    /// # Errors
+    /// Why not, in words that follow the machine's name.
+    pub fn check(&self) -> Result<(), String> {
+        let (Some(left), Some(end)) = (self.budget_left, self.of_budget()) else { return Ok(()) };
+        let (dearest, least) = (self.dearest(), self.least());
+        if self.offer.cloud == Cloud::Local {
+            let held = left >= least;
+            return if held {
+                Ok(())
+            } else {
+                Err(format!("costs {dearest}: the {left} left of the budget are spent within a second, before anybody looks"))
+            };
+        }
+        let life = self.life(end);
+        if life >= LIFE_MIN {
+            return Ok(());
+        }
+        let buys = Span::from_secs(life.as_secs());
+        Err(format!(
+            "costs up to {dearest} with its disk and address: the {left} left of the budget buy {buys}, and less than {least} is not worth a start"
+        ))
+    }
+}
+
+/// The most of several; `None`: nothing bounds one of them.
+pub(crate) fn dearest(mut most: impl Iterator<Item = Option<Usd>>) -> Option<Usd> {
+    most.try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
+}
+
+fn later(from: Timestamp, time: Duration) -> Timestamp {
+    from.saturating_add(time).unwrap_or(Timestamp::MAX)
+}

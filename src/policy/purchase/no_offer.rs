@@ -1,0 +1,236 @@
+//! Why no offer will do, and the one change of each kind that would make one do.
+//!
+//! ```text
+//!   rejected offers ──> sentences for people
+//!                   └─> the cheapest that only its bid, only the budget, only a quota keeps away ──> what to type (`cli`)
+//! ```
+//! What is named as a cure is one by itself: nobody is sent to ask for a quota of machines that the budget does not pay. What
+//! must never live here: which offer is taken (`placement`).
+
+use super::bid::{self, Bid};
+use super::fallback_limit::TooDear;
+use super::hard_end::Terms;
+use super::offer_reasons::{and_dearer, grouped, shortened};
+use super::placement::Ask;
+use crate::job::{LimitsSpec, RejectedOffer};
+use crate::market::{Cloud, Market, Offer, Quota, Region, Usd};
+
+/// Why no offer will do.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("no offer fits: {}{}", shortened(because), and_dearer(because, too_dear.as_deref()))]
+pub struct NoOffer {
+    /// The one that came nearest first.
+    pub because: Vec<String>,
+    /// The cheapest that only its bid keeps away: with its price as the bid it would be taken.
+    pub above_bid: Option<Box<Offer>>,
+    /// The cheapest that only the budget keeps away.
+    pub over_budget: Option<Box<OverBudget>>,
+    /// The quota that keeps the cheapest away that only a quota does, and what would be enough of it.
+    pub short_of: Option<Box<(Quota, u32)>>,
+    /// The cheapest that is to be had and is too dear to be bought without a word.
+    pub too_dear: Option<Box<TooDear>>,
+    /// Where nothing at all is on offer for want of a known price.
+    pub unpriced: Vec<Region>,
+    /// The job has no limit that would end a machine.
+    pub is_unlimited: bool,
+}
+
+/// An offer that the budget is too small for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OverBudget {
+    pub offer: Offer,
+    /// What the job has spent already: a budget counts all attempts.
+    pub spent: Usd,
+    /// The least that is worth a start.
+    pub least: Usd,
+    /// What the job's limits of time come to on it; `None`: nothing else bounds it.
+    pub whole: Option<Usd>,
+}
+
+/// Of jobs from before limits were asked for (docs/decisions/0024): what is submitted now has one.
+pub(crate) fn unlimited() -> NoOffer {
+    let because = format!("the job {}: nothing would end a machine whose work never does", LimitsSpec::UNBOUND);
+    NoOffer { because: vec![because], above_bid: None, over_budget: None, short_of: None, too_dear: None, unpriced: Vec::new(), is_unlimited: true }
+}
+
+/// Where all of them fail for one reason of money, that is one sentence and not one for each.
+pub(crate) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<TooDear>) -> NoOffer {
+    let bought: Vec<&Offer> = rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local).collect();
+    let above: Vec<&Offer> = bought.iter().copied().filter(|offer| offer.market == Market::Spot && is_above_bid(ask, offer)).collect();
+    let lowest = above.iter().min_by_key(|offer| offer.price).copied();
+    let dear: Vec<&Offer> = bought.iter().copied().filter(|offer| only_the_budget(ask, offer)).collect();
+    let over_budget = dear.iter().min_by_key(|offer| least(ask, offer)).map(|offer| over_budget(ask, offer));
+    let mut because = match (lowest.zip(lowest.and_then(|offer| bid_for(ask, offer))), &over_budget) {
+        (Some((lowest, bid)), _) if above.len() == rejected.len() && above.len() > 1 => {
+            let (many, kind, zone) = (above.len(), &lowest.instance_type, &lowest.zone);
+            vec![format!(
+                "each of the {many} spot offers that would do costs more than the bid of {} now, the cheapest {} ({kind} in {zone})",
+                bid.price, lowest.price
+            )]
+        }
+        (_, Some(nearest)) if dear.len() > 1 => {
+            let mut because = vec![too_poor(ask, dear.len(), &nearest.offer)];
+            let others: Vec<RejectedOffer> = rejected.iter().filter(|no| !dear.contains(&&no.offer)).cloned().collect();
+            because.extend(grouped(&others));
+            because.extend(ask.supply.refused.clone());
+            because
+        }
+        _ => [grouped(rejected), ask.supply.refused.clone()].concat(),
+    };
+    if because.is_empty() && too_dear.is_empty() {
+        because.push("nothing is on offer".into());
+    }
+    let too_dear = too_dear.into_iter().min_by(|one, other| one.times.total_cmp(&other.times)).map(Box::new);
+    NoOffer {
+        because,
+        above_bid: above.iter().filter(|offer| only_the_bid(ask, offer)).min_by_key(|offer| offer.price).map(|offer| Box::new((*offer).clone())),
+        over_budget: over_budget.map(Box::new),
+        short_of: short_of(ask, rejected).map(Box::new),
+        too_dear,
+        unpriced: if ask.supply.offers.is_empty() { ask.supply.unpriced.iter().cloned().collect() } else { Vec::new() },
+        is_unlimited: false,
+    }
+}
+
+/// One sentence for all that the budget keeps away: of the cheapest, what it would buy.
+fn too_poor(ask: &Ask<'_>, many: usize, nearest: &Offer) -> String {
+    let why = ask.terms(nearest, bid_price(ask, nearest).as_ref()).check().err().unwrap_or_default();
+    let (kind, zone) = (&nearest.instance_type, &nearest.zone);
+    format!("each of the {many} offers that would do is too dear for the budget; the cheapest, {kind} in {zone}, {why}")
+}
+
+fn bid_for(ask: &Ask<'_>, offer: &Offer) -> Option<Bid> {
+    bid::bid(ask.spec.machine.max_price, offer, ask.supply.history(offer), ask.now).ok()
+}
+
+/// What an hour may cost, where the market asks for a bid.
+fn bid_price(ask: &Ask<'_>, offer: &Offer) -> Option<Bid> {
+    if offer.market == Market::Spot { bid_for(ask, offer) } else { None }
+}
+
+fn is_above_bid(ask: &Ask<'_>, offer: &Offer) -> bool {
+    bid_for(ask, offer).is_some_and(|bid| bid.price < offer.price)
+}
+
+/// Whether what the user would pay reaches: the bid the price, where there is one.
+fn is_affordable(ask: &Ask<'_>, offer: &Offer) -> bool {
+    offer.market == Market::OnDemand || bid_for(ask, offer).is_some_and(|bid| bid.price >= offer.price)
+}
+
+fn is_within_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
+    ask.terms(offer, bid_price(ask, offer).as_ref()).check().is_ok()
+}
+
+fn only_the_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
+    offer.gpus >= ask.spec.machine.gpus.count && ask.has_quota(offer) && is_affordable(ask, offer) && !is_within_budget(ask, offer)
+}
+
+/// With its price as the bid.
+fn only_the_bid(ask: &Ask<'_>, offer: &Offer) -> bool {
+    let bought = Terms { bid: Some(offer.price), ..ask.terms(offer, None) };
+    offer.gpus >= ask.spec.machine.gpus.count && ask.has_quota(offer) && bought.check().is_ok()
+}
+
+fn least(ask: &Ask<'_>, offer: &Offer) -> Usd {
+    ask.terms(offer, bid_price(ask, offer).as_ref()).least()
+}
+
+fn over_budget(ask: &Ask<'_>, offer: &Offer) -> OverBudget {
+    let bid = bid_price(ask, offer);
+    let terms = ask.terms(offer, bid.as_ref());
+    let given = ask.spec.limits.budget.unwrap_or(Usd::ZERO);
+    let spent = Usd::from_micros((given - ask.budget_left.unwrap_or(given)).micros().max(0));
+    OverBudget { offer: offer.clone(), spent, least: terms.least(), whole: terms.whole() }
+}
+
+/// With what is in use counted in: a quota is of all machines together. Only what nothing but the quota keeps away counts.
+fn short_of(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> Option<(Quota, u32)> {
+    let short = rejected.iter().filter_map(|no| Some((&no.offer, ask.supply.quota(&no.offer)?)));
+    let short = short.filter(|(offer, quota)| {
+        let fits = offer.gpus >= ask.spec.machine.gpus.count && is_affordable(ask, offer) && is_within_budget(ask, offer);
+        quota.vcpus_left() < offer.vcpus && fits
+    });
+    let (offer, quota) = short.min_by_key(|(offer, _)| offer.hourly())?;
+    Some((quota.clone(), quota.vcpus_used + offer.vcpus))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::job::{MachineSpec, MarketChoice, Spec};
+    use crate::market::{Arch, Span, Supply, UsdPerHour, Zone};
+    use crate::policy::purchase::placement::{Overheads, place};
+
+    fn offer(kind: &str, vcpus: u32, market: Market, dollars: &str) -> Offer {
+        Offer {
+            cloud: Cloud::Aws,
+            region: Region::new("r"),
+            zone: Zone::new("ra"),
+            instance_type: kind.into(),
+            gpus: 0,
+            gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus,
+            arch: Arch::X86_64,
+            market,
+            price: UsdPerHour::new(dollars.parse().unwrap()),
+            extras: UsdPerHour::ZERO,
+            on_demand: Some(UsdPerHour::new("9".parse().unwrap())),
+        }
+    }
+
+    fn quota(market: Market, vcpus_max: u32) -> Quota {
+        let (name, code) = ("All G".to_owned(), "L-1".to_owned());
+        Quota { name, code, region: Region::new("r"), market, families: vec!["g".into()], vcpus_max, vcpus_used: 0 }
+    }
+
+    fn none(offers: Vec<Offer>, budget: Option<&str>, max_price: &str) -> Result<(), NoOffer> {
+        let budget: Option<Usd> = budget.map(|budget| budget.parse().unwrap());
+        let limits = LimitsSpec { budget, max_runtime: Some(Span::from_secs(3600)), ..LimitsSpec::default() };
+        let machine = MachineSpec { cloud: Cloud::Aws, market: MarketChoice::Auto, max_price: max_price.parse().unwrap(), ..MachineSpec::default() };
+        let spec = Spec { machine, limits, ..Spec::bare() };
+        let supply = Supply { offers, quotas: vec![quota(Market::OnDemand, 8), quota(Market::Spot, 8)], ..Supply::default() };
+        let ask = Ask {
+            spec: &spec,
+            supply: &supply,
+            history: &[],
+            budget_left: budget,
+            more_time: Span::ZERO,
+            overheads: &Overheads::new(),
+            prefers: None,
+            widened: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        place(&ask).map(drop)
+    }
+
+    /// A larger machine that has no quota either is not what keeps the job away.
+    #[test]
+    fn a_budget_that_is_too_small_is_answered_with_the_smallest_that_is_enough() {
+        let offers =
+            || vec![offer("g5.x", 4, Market::OnDemand, "4"), offer("g5.y", 8, Market::OnDemand, "5"), offer("g5.z", 96, Market::OnDemand, "8")];
+        let no = none(offers(), Some("0.5"), "auto").unwrap_err();
+        let over = no.over_budget.unwrap();
+        assert_eq!((over.offer.instance_type.as_str(), over.least, over.spent), ("g5.x", "0.8".parse().unwrap(), Usd::ZERO));
+        // An hour, the drain after it and the power-off.
+        assert_eq!(over.whole.map(Usd::in_cents), Some("4.47".parse().unwrap()));
+        assert_eq!((no.short_of, no.above_bid), (None, None));
+        assert!(
+            no.because[0].starts_with("each of the 2 offers that would do is too dear for the budget; the cheapest, g5.x in ra, costs up to $4.00/h"),
+            "{:?}",
+            no.because
+        );
+        assert_eq!(none(offers(), Some("0.8"), "auto"), Ok(()), "what is named is enough");
+    }
+
+    #[test]
+    fn a_quota_is_named_only_where_it_alone_is_in_the_way() {
+        let spot = || vec![offer("g5.x", 4, Market::Spot, "0.4"), offer("g5.z", 96, Market::Spot, "0.9")];
+        let no = none(spot(), None, "0.1").unwrap_err();
+        assert_eq!((no.above_bid.map(|offer| offer.instance_type), no.short_of), (Some("g5.x".into()), None));
+        let large = none(vec![offer("g5.z", 96, Market::OnDemand, "8")], None, "auto").unwrap_err();
+        assert_eq!(large.short_of.map(|short| short.1), Some(96));
+    }
+}

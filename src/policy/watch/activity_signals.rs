@@ -1,0 +1,189 @@
+//! Which signals of an interval say "work", which say nothing, and how much of the machine they show.
+//!
+//! Three kinds. Some are the workload's own, and one of them above its limit is work. Some belong to the whole machine
+//! (its network, the people at it) and only hold a verdict back while they last. A third kind shows work but not the
+//! lack of it. What must never live here: time; that is `idle`'s.
+
+use std::fmt;
+
+use crate::instance::{Rates, Reading};
+use crate::job::IdleSpec;
+
+/// Five percent of **all** cores, used only where the workload's own tree is not known: an idle machine with a desktop
+/// or a monitor uses up to two percent of sixteen cores, and published rules use the same five.
+const MACHINE_CPU_QUIET_PERCENT: f64 = 5.0;
+
+/// Half of **one** core, over a minute, of what is not the workload's tree, on a machine that was launched for the job: there a
+/// container or a service is the job's too. Work on the processors takes a whole core. A desktop or a monitor uses a third of
+/// one, and so may the kernel of a machine with two hundred: with much less such a machine would never be idle.
+const REST_CPU_QUIET_PERCENT: f64 = 50.0;
+
+/// The unit of traffic; it is said as [`rate`] says it.
+pub(crate) const RATE: &str = "B/s";
+
+/// `5.4 MB/s`: the units of `idle_io`.
+pub fn rate(bytes_per_sec: f64) -> String {
+    const UNITS: [&str; 5] = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"];
+    let mut value = bytes_per_sec;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1000.0, unit + 1);
+    }
+    if unit == 0 || value >= 99.95 { format!("{} {}", Whole(value), UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A number as `{:.0}` writes it. The general way takes a thousand instructions, and these words are made at every look.
+pub(crate) struct Whole(pub(crate) f64);
+
+impl Whole {
+    /// As an integer that is the same, if there is one.
+    fn exact(&self) -> Option<u64> {
+        const EXACT_BELOW: f64 = (1_u64 << 53) as f64;
+        (self.0.is_sign_positive() && self.0 < EXACT_BELOW).then(|| self.0.round_ties_even() as u64)
+    }
+
+    /// At the end of a text.
+    fn push(&self, text: &mut String) {
+        match self.exact() {
+            // A percentage: nearly all that is said so.
+            Some(small @ 0..1000) => {
+                let digits = [small / 100, small / 10 % 10, small % 10].map(|digit| char::from(b'0' + digit as u8));
+                let first = if small >= 100 { 0 } else { 2 - usize::from(small >= 10) };
+                text.extend(&digits[first..]);
+            }
+            _ => *text += &self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exact() {
+            Some(value) => write!(f, "{value}"),
+            None => write!(f, "{:.0}", self.0),
+        }
+    }
+}
+
+/// What one interval showed.
+pub(crate) struct Seen {
+    /// The signals above their limits, in words: `GPU 97 %, log output`.
+    pub(crate) busy: String,
+    /// The signals that should be there and are not, with the reason.
+    pub(crate) unknown: Vec<String>,
+    /// A GPU, or without any GPU the processor, was above its limit.
+    pub(crate) computing: bool,
+    /// A step, a checkpoint or the like.
+    pub(crate) progressed: bool,
+    pub(crate) sight: Sight,
+    /// The network was busy.
+    pub(crate) network_busy: Option<bool>,
+    pub(crate) typing_secs: Option<f64>,
+}
+
+/// How much of the work the known signals would show, the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sight {
+    /// The tree's processor time, and disk or network.
+    Tree,
+    /// The machine's processor time, and disk or network.
+    Machine,
+    /// Only a lower bound of the processor time; disk or network.
+    MainProcess,
+    /// Processor time, but neither disk nor network: a wait for a transfer looks like the end of the work.
+    NoTransfers,
+    /// Nothing about the processor: preparing data looks like the end of the work.
+    GpuOnly,
+}
+
+pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
+    let tree_known = !matches!(rates.cpu_percent, Reading::Absent);
+    let machine_limit = if tree_known { f64::INFINITY } else { MACHINE_CPU_QUIET_PERCENT };
+    let above = |reading: &Reading<f64>, limit: f64| reading.known().is_some_and(|value| *value > limit);
+    // Room for all that is mostly said: to grow to it costs more than the words.
+    let mut busy = String::with_capacity(128);
+    let mut unknown = Vec::new();
+    let mut judge = |reading: &Reading<f64>, limit: f64, name: &str, unit: &str| match reading {
+        Reading::Known(value) if *value > limit => say(&mut busy, name, *value, unit),
+        Reading::Unknown(why) => unknown.push(format!("{name} ({why})")),
+        _ => {}
+    };
+    judge(&rates.gpu_percent, spec.gpu_percent, "GPU", "%");
+    judge(&rates.gpu_memory_percent, spec.gpu_percent, "GPU memory traffic", "%");
+    judge(&rates.cpu_percent, spec.cpu_percent, "CPU", "% of a core");
+    judge(&rates.cpu_percent_min, spec.cpu_percent, "CPU at least", "% of a core");
+    if !tree_known {
+        judge(&rates.machine_cpu_percent, machine_limit, "machine CPU", "%");
+    }
+    judge(&rates.rest_cpu_percent, REST_CPU_QUIET_PERCENT, "CPU outside the job's own processes", "% of a core");
+    judge(&rates.disk_bytes_per_sec, spec.io_bytes_per_sec, "disk", RATE);
+    judge(&rates.log_bytes, 0.0, "log output", "");
+    judge(&rates.progress_marks, 0.0, "progress", "");
+    judge(&rates.checkpoint_marks, 0.0, "a checkpoint", "");
+    for (reading, name) in [(&rates.net_bytes_per_sec, "network"), (&rates.typing_secs, "typing")] {
+        judge(reading, f64::INFINITY, name, "");
+    }
+    // The rest holds the clock, but is no beginning of the work: a machine that has just booted is busy with itself.
+    let processor_busy = above(&rates.cpu_percent, spec.cpu_percent) || above(&rates.machine_cpu_percent, machine_limit);
+    Seen {
+        busy,
+        unknown,
+        computing: above(&rates.gpu_percent, spec.gpu_percent) || (matches!(rates.gpu_percent, Reading::Absent) && processor_busy),
+        progressed: above(&rates.progress_marks, 0.0) || above(&rates.checkpoint_marks, 0.0),
+        sight: sight(rates),
+        network_busy: rates.net_bytes_per_sec.known().map(|rate| *rate > spec.io_bytes_per_sec),
+        typing_secs: rates.typing_secs.known().copied(),
+    }
+}
+
+/// One signal more, behind those before it.
+fn say(busy: &mut String, name: &str, value: f64, unit: &str) {
+    if !busy.is_empty() {
+        busy.push_str(", ");
+    }
+    busy.push_str(name);
+    match unit {
+        "" => {}
+        RATE => busy.extend([" ", &rate(value)]),
+        _ => {
+            busy.push(' ');
+            Whole(value).push(busy);
+            busy.extend([" ", unit]);
+        }
+    }
+}
+
+fn sight(rates: &Rates) -> Sight {
+    let known = |reading: &Reading<f64>| reading.known().is_some();
+    let transfers = known(&rates.disk_bytes_per_sec) || known(&rates.net_bytes_per_sec);
+    match (known(&rates.cpu_percent), known(&rates.machine_cpu_percent), known(&rates.cpu_percent_min)) {
+        (true, _, _) if transfers => Sight::Tree,
+        (_, true, _) if transfers => Sight::Machine,
+        (true, _, _) | (_, true, _) => Sight::NoTransfers,
+        (_, _, true) if transfers && known(&rates.gpu_percent) => Sight::MainProcess,
+        _ => Sight::GpuOnly,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_written_as_ever() {
+        let halves = (0..4000).map(|n| f64::from(n) / 16.0);
+        let odd = [f64::NAN, f64::INFINITY, -0.0, -0.3, -7.5, 0.49999999999999994, 9007199254740991.0, 9007199254740992.0, 1e300, f64::MIN_POSITIVE];
+        for value in halves.chain(odd) {
+            assert_eq!(Whole(value).to_string(), format!("{value:.0}"));
+            let mut text = String::from("CPU ");
+            Whole(value).push(&mut text);
+            assert_eq!(text, format!("CPU {value:.0}"));
+        }
+    }
+
+    #[test]
+    fn traffic_is_said_in_units_that_people_read() {
+        let said = [0.0, 999.0, 999.96, 5_443_638.0, 250e6, 3e12, 9e15].map(rate);
+        assert_eq!(said, ["0 B/s", "999 B/s", "1.0 kB/s", "5.4 MB/s", "250 MB/s", "3.0 TB/s", "9000 TB/s"]);
+    }
+}

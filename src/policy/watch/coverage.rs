@@ -1,0 +1,134 @@
+//! How much of an interval was really watched.
+//!
+//! A laptop sleeps, an agent is stopped, a recorder hangs: then two samples lie far apart, and what happened between
+//! them nobody saw. The watching policies count only the part of an interval that a sample can stand for. What must
+//! never live here: what the time is counted for.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::market::Span;
+
+/// Fifteen intervals: the median of them shrugs off seven outliers, and follows a new sampling rate within fifteen.
+const RECENT_MAX: usize = 15;
+
+/// Twice the usual interval: one missed sample is still covered by its neighbours, an hour is not.
+const USUAL_TIMES: f64 = 2.0;
+
+/// A third of the window: no verdict stands on fewer than three samples, however slowly they come.
+const WINDOW_SHARE: f64 = 1.0 / 3.0;
+
+/// The usual sampling interval, learned from the series itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Pace {
+    recent: VecDeque<f64>,
+}
+
+impl Pace {
+    /// The seconds of an interval that count, and learns from it.
+    pub(crate) fn counted(&mut self, interval_secs: f64, window_secs: f64) -> f64 {
+        if !interval_secs.is_finite() || interval_secs <= 0.0 {
+            return 0.0;
+        }
+        let most = self.usual_secs().map_or(f64::INFINITY, |usual| usual * USUAL_TIMES).min(window_secs * WINDOW_SHARE);
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(interval_secs);
+        interval_secs.min(most)
+    }
+
+    /// At every look, and of so few that they need no room of their own.
+    fn usual_secs(&self) -> Option<f64> {
+        let mut room = [0.0; RECENT_MAX];
+        let Some(values) = room.get_mut(..self.recent.len()) else { return median(self.recent.iter().copied()) };
+        values.iter_mut().zip(&self.recent).for_each(|(value, recent)| *value = *recent);
+        middle(values)
+    }
+}
+
+/// The middle value; of an even number the lower of the two in the middle. `None` of nothing.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    middle(&mut values.collect::<Vec<f64>>())
+}
+
+fn middle(values: &mut [f64]) -> Option<f64> {
+    let middle = values.len().checked_sub(1)? / 2;
+    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
+/// The newest values of something, and their median, which is asked for far more often than it changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recent {
+    values: VecDeque<f64>,
+    median: Option<f64>,
+}
+
+impl Recent {
+    pub(crate) fn of(values: VecDeque<f64>) -> Self {
+        let median = median(values.iter().copied());
+        Recent { values, median }
+    }
+
+    /// Takes one more in, and lets go of the oldest beyond so many. A number that is none would spoil the median, and cannot be
+    /// written down.
+    pub(crate) fn keep(&mut self, value: f64, most: usize) {
+        if !value.is_finite() {
+            return;
+        }
+        if self.values.len() == most {
+            self.values.pop_front();
+        }
+        self.values.push_back(value);
+        self.median = median(self.values.iter().copied());
+    }
+
+    pub(crate) fn median(&self) -> Option<f64> {
+        self.median
+    }
+
+    pub(crate) fn values(&self) -> &VecDeque<f64> {
+        &self.values
+    }
+}
+
+/// Whole seconds, as people read them.
+pub(crate) fn span(secs: f64) -> Span {
+    Span::from_secs(secs.max(0.0).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_of_the_newest_numbers() {
+        let mut recent = Recent::of([4.0, 1.0].into());
+        assert_eq!(recent.median(), Some(1.0));
+        for value in [9.0, f64::NAN, 8.0, f64::INFINITY, 7.0] {
+            recent.keep(value, 3);
+        }
+        assert_eq!((recent.values(), recent.median()), (&VecDeque::from([9.0, 8.0, 7.0]), Some(8.0)));
+        assert_eq!(Recent::default().median(), None);
+    }
+
+    #[test]
+    fn a_gap_counts_as_two_usual_intervals_and_never_more_than_a_third_of_the_window() {
+        let mut pace = Pace::default();
+        for _ in 0..20 {
+            assert_eq!(pace.counted(10.0, 300.0), 10.0);
+        }
+        assert_eq!(pace.counted(8.0 * 3600.0, 300.0), 20.0);
+        assert_eq!(pace.counted(10.0, 300.0), 10.0);
+        assert_eq!(Pace::default().counted(600.0, 300.0), 100.0);
+        assert_eq!(Pace::default().counted(0.0, 300.0), 0.0);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_the_lower_middle() {
+        assert_eq!(median([].into_iter()), None);
+        assert_eq!(median([4.0, 1.0].into_iter()), Some(1.0));
+        assert_eq!(median([4.0, 1.0, 9.0].into_iter()), Some(4.0));
+    }
+}

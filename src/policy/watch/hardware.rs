@@ -1,0 +1,156 @@
+//! Has the machine lost a GPU from under the work?
+//!
+//! ```text
+//!   a GPU off the bus, or in need of a reset ─┐        the workload ends, and not well ──> the machine is to blame
+//!   none at all, where the job asks for one ──┤
+//!   Xid 79 or 48 ─────────────────────────────┴─ fault ┤ no step, line or checkpoint for a while ──> the same
+//!                                                      └ it goes on working ──> an Xid is forgotten, nothing is ended
+//! ```
+//! A fault alone ends nothing: the job may use another GPU, or have contained the error. What must never live here: a
+//! driver, or what is done about it (`supervise` says that).
+
+use serde::{Deserialize, Serialize};
+
+use super::coverage::{Pace, span};
+use crate::instance::{GpuSample, Rates, Reading};
+use crate::job::GpuSelection;
+use crate::market::Span;
+
+/// The driver's numbers for errors after which a GPU is of no more use to whoever computes on it: 79, off the bus; 48, a
+/// double-bit error that was not contained.
+const FATAL_XIDS: [u64; 2] = [48, 79];
+
+/// How long a workload may be silent on a machine with a fault before it is taken to hang in it. A collective gives up
+/// after ten minutes, which is also the bound of row 43 of docs/promises.md; most programs end with an error in seconds.
+/// Shorter, and a long step on the other GPUs is taken for a hang.
+const SILENT_SECS: f64 = 180.0;
+
+/// Twice the longest silence that this workload is known for, and never more than this: then the save and the uploads
+/// still fit into ten minutes.
+const TIMES_SILENCE: f64 = 2.0;
+const SILENT_SECS_MAX: f64 = 420.0;
+
+/// A workload that makes progress so long after an Xid has survived it.
+const SURVIVED_SECS: f64 = 60.0;
+
+/// What is wrong, as the decision needs it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HardwareFault {
+    /// The sentence for people: which GPU, and what.
+    pub text: String,
+    /// Without any sign of progress since the fault.
+    pub silent: Span,
+    /// When the silence is long enough.
+    pub needed: Span,
+}
+
+impl HardwareFault {
+    pub fn hangs(&self) -> bool {
+        self.silent >= self.needed
+    }
+}
+
+/// Watches the GPUs of one workload.
+#[derive(Clone, Debug, Default)]
+pub struct HardwareWatch {
+    pace: Pace,
+    /// Fatal Xids of each GPU, by its index, at the last look.
+    xids: Vec<usize>,
+    fault: Option<Fault>,
+    /// Since the last sign of progress, and the longest such time without a fault.
+    silent_secs: f64,
+    silent_secs_max: f64,
+    /// Whether the job asks for a GPU.
+    asked: bool,
+    /// Whether it reports steps or checkpoints; then its log alone is no progress, since errors are printed too.
+    marks: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Fault {
+    text: String,
+    since_secs: f64,
+    silent_secs: f64,
+}
+
+impl HardwareWatch {
+    /// For a job that asks for a GPU, or does not.
+    pub fn new(asked: bool) -> Self {
+        HardwareWatch { asked, ..HardwareWatch::default() }
+    }
+
+    /// Goes on with a fault that an earlier watch found: the driver tells of an Xid once.
+    pub fn remember(&mut self, fault: Option<&HardwareFault>) {
+        self.fault = fault.map(|fault| Fault { text: fault.text.clone(), since_secs: 0.0, silent_secs: 0.0 });
+    }
+
+    /// The workload was started again; what is broken stays so.
+    pub fn started_again(&mut self) {
+        self.silent_secs = 0.0;
+        if let Some(fault) = &mut self.fault {
+            fault.silent_secs = 0.0;
+        }
+    }
+
+    /// Takes in what the GPUs look like now, and what the workload did in the interval before.
+    pub fn step(&mut self, gpus: &Reading<Vec<GpuSample>>, selection: &GpuSelection, rates: Option<&Rates>) {
+        let lost = self.look(gpus, selection);
+        let Some(rates) = rates else { return };
+        let counted = self.pace.counted(rates.interval_secs, SILENT_SECS);
+        let known = |reading: &Reading<f64>| reading.known().is_some_and(|value| *value > 0.0);
+        let marked = known(&rates.progress_marks) || known(&rates.checkpoint_marks);
+        self.marks |= marked;
+        let progress = marked || (!self.marks && known(&rates.log_bytes));
+        self.silent_secs = if progress { 0.0 } else { self.silent_secs + counted };
+        let Some(fault) = &mut self.fault else {
+            self.silent_secs_max = self.silent_secs_max.max(self.silent_secs);
+            return;
+        };
+        fault.since_secs += counted;
+        fault.silent_secs = if progress { 0.0 } else { fault.silent_secs + counted };
+        if progress && !lost && fault.since_secs >= SURVIVED_SECS {
+            self.fault = None;
+        }
+    }
+
+    /// The fault that stands, if one does.
+    pub fn fault(&self) -> Option<HardwareFault> {
+        let fault = self.fault.as_ref()?;
+        let needed = (TIMES_SILENCE * self.silent_secs_max).clamp(SILENT_SECS, SILENT_SECS_MAX);
+        Some(HardwareFault { text: fault.text.clone(), silent: span(fault.silent_secs), needed: span(needed) })
+    }
+
+    /// Notes new faults; gives whether a GPU is lost now.
+    fn look(&mut self, gpus: &Reading<Vec<GpuSample>>, selection: &GpuSelection) -> bool {
+        // A driver that does not answer is a lost sensor: nobody knows, and nothing is concluded.
+        let Reading::Known(gpus) = gpus else { return false };
+        if gpus.is_empty() && self.asked {
+            self.found("the job asks for a GPU, and the driver shows none".to_owned());
+            return true;
+        }
+        let mut any_lost = false;
+        for (at, gpu) in gpus.iter().enumerate() {
+            if matches!(selection, GpuSelection::Indices(indices) if !indices.contains(&gpu.index)) {
+                continue;
+            }
+            if self.xids.len() <= at {
+                self.xids.resize(at + 1, 0);
+            }
+            let fatal = gpu.xids.iter().rev().find(|xid| FATAL_XIDS.contains(xid));
+            let count = gpu.xids.iter().filter(|xid| FATAL_XIDS.contains(xid)).count();
+            let grown = count > std::mem::replace(&mut self.xids[at], count);
+            if let Some(why) = &gpu.lost {
+                any_lost = true;
+                let xid = fatal.map(|xid| format!(" (Xid {xid})")).unwrap_or_default();
+                self.found(format!("GPU {}: {why}{xid}", gpu.index));
+            } else if let (true, Some(xid)) = (grown, fatal) {
+                self.found(format!("GPU {}: the driver reported Xid {xid}", gpu.index));
+            }
+        }
+        any_lost
+    }
+
+    fn found(&mut self, text: String) {
+        self.fault.get_or_insert(Fault { text, since_secs: 0.0, silent_secs: 0.0 });
+    }
+}

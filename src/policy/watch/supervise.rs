@@ -1,0 +1,297 @@
+//! The one place that orders the verdicts on a running attempt.
+//!
+//! ```text
+//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  broken machine  >  work ended  >  move  >  stall  >  idle  >  told of a stall
+//! ```
+//! Each policy judges alone; here they meet. Why this order: finished work is finished whatever else is true; a machine
+//! that is being taken away leaves no time for anything else; a person's word stands over a rule's; a limit stands over
+//! the watching policies, because it is exact and they are judgements; a machine that lost a GPU is to blame for what the
+//! work on it did, so no retry there helps. The lower rungs of the stall ladder only tell, so
+//! they do not keep an idle machine alive.
+
+use super::supervise_facts::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact};
+use super::verdict::{Standing, WatchAction, WatchVerdict};
+use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason};
+use crate::market::{Span, elapsed};
+use crate::policy::lifecycle::checkpoint_rollback::StartUp;
+
+/// Five minutes between "done" and the process's own end: loggers flush and write summaries in this time. Shorter cuts
+/// them off; longer pays for a process that will never end.
+const DONE_GRACE: Span = Span::from_secs(300);
+
+/// A command that ends within ten seconds and leaves processes in its session has started its work and not done it: `nohup`, a
+/// script with a `&`. What has a session of its own may be a daemon (of a build, of `lamp` itself), and is only named. Shorter
+/// misses a launcher that looks around first; longer takes a job with a dashboard beside it for one.
+const AT_ONCE: Span = Span::from_secs(10);
+
+/// The policy of a restart that is no retry.
+pub const SERVICE: &str = "service";
+
+/// Who typed within this time is at work there: what `policy::watch::idle` waits for at most.
+const AT_WORK: Span = Span::from_secs(15 * 60);
+
+/// Judges all facts and gives the one next step.
+pub fn supervise(facts: &Facts<'_>) -> Decision {
+    finished(facts)
+        .or_else(|| interrupted(facts))
+        .or_else(|| wished(facts))
+        .or_else(|| limited(facts))
+        .or_else(|| broken(facts))
+        .or_else(|| told(facts))
+        .or_else(|| ended(facts))
+        .or_else(|| moved(facts))
+        .or_else(|| done(facts))
+        .or_else(|| hung_setup(facts))
+        .or_else(|| stalled(facts))
+        .or_else(|| idle(facts))
+        .unwrap_or_else(|| watching(facts))
+}
+
+fn finished(facts: &Facts<'_>) -> Option<Decision> {
+    match facts.workload {
+        WorkloadFact::Ended { exit, stage: Stage::Main } if exit.success() && !facts.told => {
+            let left = match facts.left_behind {
+                0 => String::new(),
+                1 => "; a process that it left in the background is ended with it".to_owned(),
+                more => format!("; {more} processes that it left in the background are ended with it"),
+            };
+            let reason = |verdict, text| Reason::new(facts.now, "workload", verdict, text).with("left_behind", f64::from(facts.left_behind));
+            if let Some(ran) = facts.ran_for.filter(|ran| *ran < AT_ONCE && facts.in_background > 0) {
+                let text = format!(
+                    "the command ended after {ran}{left}: leave `&` and `nohup` away, or let it end with `wait`, so that it lasts as long as its work"
+                );
+                return Some(end(facts, EndedBecause::Failed, false, reason("failed", text), facts.on.failure));
+            }
+            let advice = if facts.left_behind == 0 { "" } else { ": a command that ends with `wait` waits for such work" };
+            let reason = reason("succeeded", format!("the workload ended with exit code 0{left}{advice}"));
+            Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
+        }
+        _ => None,
+    }
+}
+
+fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
+    match facts.warning {
+        Warning::None => None,
+        Warning::Save if facts.workload == WorkloadFact::Running => {
+            let reason = Reason::new(facts.now, "interruption", "save", "the cloud gave notice: saving a checkpoint now");
+            Some(Decision { step: Step::Save { asked_by: "notice" }, standing: standing(facts.stall, facts.idle), reason })
+        }
+        Warning::Save => None,
+        Warning::Final { by, at } => {
+            let secs = at.duration_since(facts.now).as_secs_f64();
+            let text = format!("the cloud takes the machine at {at}: saving and ending");
+            let reason = Reason::new(facts.now, "interruption", "interrupted", text).with("left_secs", secs);
+            let end = End { because: EndedBecause::Interrupted, save: true, by: Some(by), then: Afterwards::LeaveToCloud { at } };
+            Some(Decision { step: Step::End(end), standing: standing(facts.stall, facts.idle), reason })
+        }
+    }
+}
+
+fn wished(facts: &Facts<'_>) -> Option<Decision> {
+    let wish = facts.wish.as_ref()?;
+    let (because, word) = if wish.cancel { (EndedBecause::UserCancelled, "cancel") } else { (EndedBecause::UserStopped, "stop") };
+    let reason = Reason::new(facts.now, "request", word, format!("{} asked to {word} the job", wish.by));
+    Some(end(facts, because, !wish.cancel, reason, Reaction::Terminate))
+}
+
+fn limited(facts: &Facts<'_>) -> Option<Decision> {
+    let Reached { because, reason, by } = facts.limit.clone()?;
+    let mut decision = end(facts, because, true, reason, Reaction::Terminate);
+    if let Step::End(end) = &mut decision.step {
+        end.by = Some(end.by.map_or(by, |notice| notice.min(by)));
+    }
+    Some(decision)
+}
+
+/// A GPU is gone, and the work has ended for it or hangs in it. Whether it ended for want of memory is known by itself.
+fn broken(facts: &Facts<'_>) -> Option<Decision> {
+    let fault = facts.hardware?;
+    let what = match facts.workload {
+        WorkloadFact::Ended { exit, .. } if !exit.success() && !exit.oom => format!("the workload {}", in_words(exit)),
+        WorkloadFact::Running if facts.stage == Stage::Main && fault.hangs() => format!("the workload made no progress for {}", fault.silent),
+        _ => return None,
+    };
+    let because = EndedBecause::HardwareLost;
+    let text = format!("{}, and {what}: the machine is given up", fault.text);
+    let reason = Reason::new(facts.now, "hardware", because.word(), text)
+        .with("silent_secs", fault.silent.secs_f64())
+        .with("window_secs", fault.needed.secs_f64());
+    // Nobody keeps a broken machine for a look, or its disk: what is complete is in the job directory.
+    Some(end(facts, because, facts.workload == WorkloadFact::Running, reason, Reaction::Terminate))
+}
+
+/// What is cheaper for a whole job is worth no work of it: it saves first.
+fn moved(facts: &Facts<'_>) -> Option<Decision> {
+    let wish = facts.moves.filter(|_| facts.done_for.is_none())?;
+    let because = EndedBecause::Moved;
+    let reason = Reason::new(facts.now, "market", because.word(), format!("{} moves the job to {}: saving and ending", wish.by, wish.to));
+    Some(end(facts, because, true, reason, Reaction::Terminate))
+}
+
+/// Neither a success nor a failure: a save at SIGTERM ends with 0 too. It goes on from its newest checkpoint.
+fn told(facts: &Facts<'_>) -> Option<Decision> {
+    let WorkloadFact::Ended { exit, .. } = facts.workload else { return None };
+    let text = format!("the service manager stopped the unit of the work ({exit}): starting it again");
+    let reason = Reason::new(facts.now, SERVICE, "restarted", text);
+    facts.told.then_some(Decision { step: Step::Restart { after: Span::ZERO }, standing: standing(facts.stall, facts.idle), reason })
+}
+
+fn ended(facts: &Facts<'_>) -> Option<Decision> {
+    let WorkloadFact::Ended { exit, stage } = facts.workload else { return None };
+    if stage == Stage::Setup {
+        if exit.success() {
+            return None;
+        }
+        let reason = Reason::new(facts.now, "workload", "setup_failed", format!("the setup script failed: {exit}"));
+        return Some(end(facts, EndedBecause::SetupFailed, false, reason, facts.on.failure));
+    }
+    if let Some(start) = facts.start_up.filter(|start| start.goes_back(exit)) {
+        let StartUp { from, lived, .. } = start;
+        let text =
+            format!("the workload {} within {lived} of its start from checkpoint {}: going back to an older one", in_words(exit), from.number());
+        let reason =
+            Reason::new(facts.now, "workload", "go_back", text).with("lived_secs", lived.secs_f64()).with("went_back", f64::from(start.times));
+        return Some(Decision { step: Step::GoBack { before: start.before() }, standing: standing(facts.stall, facts.idle), reason });
+    }
+    let counts = facts.retries.exit_codes.is_empty() || exit.code.is_some_and(|code| facts.retries.exit_codes.contains(&code));
+    let used = f64::from(facts.retries_used);
+    if counts && facts.retries_used < facts.retries.max {
+        let text = format!("the workload {}: starting it again ({} of {})", in_words(exit), facts.retries_used + 1, facts.retries.max);
+        let reason = Reason::new(facts.now, "workload", "retry", text).with("retries_used", used);
+        return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts.stall, facts.idle), reason });
+    }
+    if exit.is_unseen() {
+        // It may have been well: another attempt goes on from its newest checkpoint.
+        let text = "the process that held the workload was killed, and its end was not seen".to_owned();
+        let reason = Reason::new(facts.now, "workload", EndedBecause::Lost.word(), text).with("retries_used", used);
+        return Some(end(facts, EndedBecause::Lost, false, reason, Reaction::Terminate));
+    }
+    let because = if exit.oom { EndedBecause::OutOfMemory } else { EndedBecause::Failed };
+    let also = match facts.start_up.filter(|start| (start.times > 0 || start.is_last) && start.died_of_it(exit)) {
+        Some(StartUp { times: 0, .. }) => "; there is no older checkpoint to begin from".to_owned(),
+        Some(StartUp { times, .. }) => format!("; so it did from {} newer checkpoint{}", times, if *times == 1 { "" } else { "s" }),
+        None => String::new(),
+    };
+    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload {}{also}", in_words(exit))).with("retries_used", used);
+    Some(end(facts, because, false, reason, facts.on.failure))
+}
+
+fn in_words(exit: ExitStatus) -> String {
+    if exit.is_in_order() { format!("ended with {exit}") } else { format!("was {exit}") }
+}
+
+fn done(facts: &Facts<'_>) -> Option<Decision> {
+    let since = facts.done_for?;
+    if since < DONE_GRACE || facts.workload != WorkloadFact::Running {
+        return None;
+    }
+    let text = format!("the workload said {since} ago that it is done and has not ended");
+    let reason = Reason::new(facts.now, "workload", "succeeded", text).with("done_secs", since.secs_f64());
+    Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
+}
+
+/// A setup that waits for a lock, an answer or a server waits for ever: it is ended by its own limit, and by silence. What the
+/// idle rule sees is enough for that: who compiles or downloads for half an hour uses the processor, the disk or the network.
+fn hung_setup(facts: &Facts<'_>) -> Option<Decision> {
+    let ran = facts.setup_for.filter(|_| facts.stage == Stage::Setup && facts.workload == WorkloadFact::Running)?;
+    let is_silent = facts.idle.standing == Standing::Idle && facts.idle.action == WatchAction::Stop && facts.on.idle != Reaction::Notify;
+    let text = if ran >= facts.setup_most {
+        format!("the setup script has not ended within {} (limits.setup)", facts.setup_most)
+    } else if is_silent {
+        format!("the setup script hangs: {}", facts.idle.text)
+    } else {
+        return None;
+    };
+    let because = EndedBecause::SetupFailed;
+    let mut reason = facts.idle.reason(facts.now, "setup").with("setup_secs", ran.secs_f64()).with("limit_secs", facts.setup_most.secs_f64());
+    (reason.verdict, reason.text) = (because.word().to_owned(), text);
+    Some(end(facts, because, false, reason, facts.on.failure))
+}
+
+fn stalled(facts: &Facts<'_>) -> Option<Decision> {
+    let ends = |verdict: &WatchVerdict| verdict.action >= WatchAction::Restart;
+    if facts.idle.standing == Standing::Idle && ends(facts.idle) && !ends(facts.stall) && facts.on.idle != Reaction::Notify {
+        return None;
+    }
+    watched(facts, facts.stall, Standing::Stalled, "stall", EndedBecause::Stalled, facts.on.stall)
+}
+
+fn idle(facts: &Facts<'_>) -> Option<Decision> {
+    watched(facts, facts.idle, Standing::Idle, "idle", EndedBecause::Idle, facts.on.idle)
+}
+
+fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: &str, because: EndedBecause, reaction: Reaction) -> Option<Decision> {
+    // A setup script that compiles for half an hour says nothing and leaves no mark: what ends it is `hung_setup`.
+    if facts.stage != Stage::Main || verdict.standing != judged || facts.workload != WorkloadFact::Running {
+        return None;
+    }
+    let reason = verdict.reason(facts.now, policy);
+    let go_on = |step| Some(Decision { step, standing: judged, reason: reason.clone() });
+    match (verdict.action, reaction) {
+        (WatchAction::None, _) => None,
+        (WatchAction::Notify, _) => go_on(Step::Notify),
+        (WatchAction::Stacks, _) => go_on(Step::Stacks),
+        // `notify` in the job file: the user has said that the work goes on whatever the rule thinks.
+        (WatchAction::Restart | WatchAction::Stop, Reaction::Notify) => go_on(Step::Notify),
+        (WatchAction::Restart, _) => go_on(Step::Restart { after: Span::ZERO }),
+        (WatchAction::Stop, _) => Some(end(facts, because, true, reason, reaction)),
+    }
+}
+
+fn watching(facts: &Facts<'_>) -> Decision {
+    let (verdict, policy) = if facts.stall.standing == Standing::Stalled { (facts.stall, "stall") } else { (facts.idle, "idle") };
+    Decision { step: Step::Continue, standing: standing(facts.stall, facts.idle), reason: verdict.reason(facts.now, policy) }
+}
+
+/// What is said of the work: that it hangs outranks that it is idle.
+pub fn standing(stall: &WatchVerdict, idle: &WatchVerdict) -> Standing {
+    if stall.standing == Standing::Stalled { Standing::Stalled } else { idle.standing }
+}
+
+/// What becomes of the machine after such an end, as the job file asks.
+pub fn afterwards(on: &OnSpec, because: EndedBecause) -> Afterwards {
+    then(match because {
+        EndedBecause::Succeeded => on.success,
+        EndedBecause::Failed | EndedBecause::OutOfMemory | EndedBecause::SetupFailed => on.failure,
+        EndedBecause::Idle => on.idle,
+        EndedBecause::Stalled => on.stall,
+        _ => Reaction::Terminate,
+    })
+}
+
+fn then(reaction: Reaction) -> Afterwards {
+    match reaction {
+        // After the end, notifying is not a reason to go on paying.
+        Reaction::Terminate | Reaction::Notify => Afterwards::Terminate,
+        Reaction::Stop => Afterwards::Stop,
+        Reaction::Keep(time) => Afterwards::Hold(time),
+    }
+}
+
+/// What a person, a limit or the cloud ends is over at once; a machine whose work is over waits for whoever is at work on it.
+fn waits_for(facts: &Facts<'_>, because: EndedBecause) -> Option<(Span, Span)> {
+    use EndedBecause::{Failed, Idle, OutOfMemory, SetupFailed, Stalled, Succeeded};
+    let typed = facts.typed.filter(|typed| *typed < AT_WORK)?;
+    let may_stay = |time: Span| facts.over_by.is_none_or(|by| elapsed(facts.now, by) > time.duration());
+    match facts.on.in_use {
+        Reaction::Keep(time) if may_stay(time) && matches!(because, Succeeded | Failed | OutOfMemory | SetupFailed | Stalled | Idle) => {
+            Some((time, typed))
+        }
+        _ => None,
+    }
+}
+
+fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, mut reason: Reason, reaction: Reaction) -> Decision {
+    let mut then = then(reaction);
+    if let (Afterwards::Terminate, Some((time, typed))) = (then, waits_for(facts, because)) {
+        then = Afterwards::Hold(time);
+        reason.text = format!("{}; somebody typed on the machine {typed} ago, so it is kept for {time}", reason.text);
+    }
+    // Also while the notice lets the work go on: whatever ends it now must be told before the machine is gone, or it is done again.
+    let by = match facts.warning {
+        Warning::Final { by, .. } => Some(by),
+        _ => facts.over_by,
+    };
+    Decision { step: Step::End(End { because, save, by, then }), standing: standing(facts.stall, facts.idle), reason }
+}
