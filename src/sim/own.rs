@@ -6,7 +6,7 @@
 //!   Course ──> Sold: refusals, interruptions, prices           ──> the ledger, the receipt, the steps ──> market_run::Ran
 //! ```
 //! What is left out is what a world does not have: the script, its setup and its outputs, the real type of its machine. What must
-//! never live here: what is shown of it (`cli::simulate_text`).
+//! never live here: what is shown of it (`cli::simulate::text`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Files that outputs come home to: what is there already, and whether it is the same.
 //!
 //! A fetched file carries the time of its object, so that the next fetch can tell without reading that it is there. What
-//! must never live here: whether to write over something (`cli::fetch`).
+//! must never live here: whether to write over something (`cli::control::download`).
 
 #![expect(clippy::disallowed_methods, reason = "reads and dates the user's own copies, which is what this adapter is for")]
 

@@ -1,8 +1,8 @@
 //! Tells of disks that were kept and seem to be forgotten: the daemon, when it sweeps, once a week for each.
 //!
-//! What somebody has ended elsewhere is found by the same sweep, and recorded as given up (`give_up`).
+//! What somebody has ended elsewhere is found by the same sweep, and recorded as given up (`control::release_kept`).
 //! It asks the clouds nothing that a sweep has not asked but what such a disk costs, and only when it tells. What must never
-//! live here: an end (`give_up`), and what is forgotten (`policy::lifecycle::forgotten_disk`).
+//! live here: an end (`control::release_kept`), and what is forgotten (`policy::lifecycle::forgotten_disk`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

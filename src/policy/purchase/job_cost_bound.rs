@@ -10,7 +10,7 @@
 //! Later attempts are reckoned with the most that the rule of `max_price` ever bids, at the on-demand prices of now, and with all
 //! that may be bought now or when a refusal is forgotten and a price has come down. A quota that is raised, another account of
 //! prices or a type that was too dear beside a cheaper one may bring a dearer machine: only a budget holds whatever comes, and the
-//! words beside the figure say so. A machine that nobody ever saw may be settled above it, as an estimate. What must never live here: the most of one attempt (`hard_end`), words (`cli::plan_text`).
+//! words beside the figure say so. A machine that nobody ever saw may be settled above it, as an estimate. What must never live here: the most of one attempt (`hard_end`), words (`cli::plan::text`).
 
 use serde::Serialize;
 

@@ -1,0 +1,196 @@
+//! `lamp doctor`: whether everything that jobs need is there, and what to type where it is not.
+//!
+//! ```text
+//!   checks of this workstation ─┐
+//!   checks of AWS (doctor_aws) ─┴─ all at once ─ a line each, in their order ─ the worst is the exit code
+//! ```
+//! It changes nothing, but with `--prove`, which is another thing (prove.rs). What must never live here: what is well and what is not (`policy::account::doctor`).
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+
+use clap::Args as ClapArgs;
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::cli::control::download::with_progress;
+use crate::cli::output::printer::{Stream, Style};
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault, JobArgs};
+use crate::config::shown;
+use crate::job::{Finding, Severity};
+use crate::policy::account::doctor::{Check, Level, worst};
+use crate::wire;
+use crate::wire::setup::{UserUnit, daemon_unit, gpus, reads_job_root};
+
+/// Look at everything that jobs need, here and at AWS, and say what to do where it is missing
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Buy the smallest machine, give it no agent, and watch whether it ends by itself; says what that costs, and asks
+    #[arg(long)]
+    pub prove: bool,
+
+    #[command(flatten)]
+    pub proof: super::prove_shutdown::ProofArgs,
+}
+
+/// Said of all that is asked of AWS once it knows us.
+pub const NOT_KNOWN: &str = "not asked: AWS does not know us";
+
+/// What will be known; the order is that of the output.
+pub type Asked<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
+
+/// # Errors
+/// Nothing says where the state folder is.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    if args.prove {
+        return super::prove_shutdown::run(&args.proof, context).await;
+    }
+    let workstation = job_root::workstation(context)?;
+    let agent = || workstation.agent_to_ship();
+    let mut asked: Vec<Asked<'_>> = vec![
+        Box::pin(async { vec![configuration(context)] }),
+        Box::pin(async { vec![place(context).await] }),
+        Box::pin(async { vec![daemon(daemon_unit().await, workstation.daemon_runs())] }),
+        Box::pin(async { vec![gpu(gpus().await)] }),
+    ];
+    let first_of_aws = asked.len();
+    asked.extend(super::doctor_aws::checks(context, &workstation, &agent));
+    let all = asked.len();
+    let answered = Cell::new(0);
+    let counted = asked.into_iter().map(|check| async {
+        let check = check.await;
+        answered.set(answered.get() + 1);
+        check
+    });
+    let told = || format!("asking: {} of {all} have answered", answered.get());
+    let groups = with_progress(context, told, join_all(counted)).await;
+    let aws_at: usize = groups.iter().take(first_of_aws).map(Vec::len).sum();
+    let checks: Vec<Check> = groups.into_iter().flatten().collect();
+    show(context, &checks, aws_at);
+    Ok(match worst(&checks) {
+        Level::Failure => ExitCode::FINDINGS,
+        Level::Unknown => ExitCode::UNREACHABLE,
+        Level::Ok | Level::Skipped | Level::Warning => ExitCode::SUCCESS,
+    })
+}
+
+fn show(context: &Context, checks: &[Check], aws_at: usize) {
+    if context.is_machine_output() {
+        context.printer.json(&json!({ "worst": worst(checks), "checks": checks }));
+        return;
+    }
+    let printer = &context.printer;
+    let width = checks.iter().map(|check| check.check.len()).max().unwrap_or(0);
+    // A dozen lines that say the same hide the one that says why.
+    let alike = |check: &&Check| check.level == Level::Skipped && check.said == NOT_KNOWN;
+    let unasked: Vec<&str> = checks.iter().filter(alike).map(|check| check.check.as_str()).collect();
+    for (at, check) in checks.iter().enumerate() {
+        if at == 0 || at == aws_at {
+            printer.line(printer.paint(Stream::Out, Style::Bold, if at == 0 { "this workstation" } else { "AWS" }));
+        }
+        if alike(&check) {
+            continue;
+        }
+        let (word, style) = match check.level {
+            Level::Ok => ("ok  ", Style::Good),
+            Level::Skipped => ("-   ", Style::Dim),
+            Level::Warning => ("warn", Style::Warning),
+            Level::Unknown => ("?   ", Style::Bad),
+            Level::Failure => ("FAIL", Style::Bad),
+        };
+        printer.prose(8 + width, format!("{}  {:width$}  {}", printer.paint(Stream::Out, style, word), check.check, check.said));
+        if let Some(fix) = &check.fix {
+            printer.prose(12 + width, format!("      {:width$}  {} {fix}", "", printer.paint(Stream::Out, Style::Hint, "do:")));
+        }
+    }
+    if !unasked.is_empty() {
+        let word = printer.paint(Stream::Out, Style::Dim, "-   ");
+        printer.prose(8 + width, format!("{word}  {:width$}  {NOT_KNOWN}: {}", "the rest", unasked.join(", ")));
+    }
+    let number = |level| checks.iter().filter(|check| check.level == level).count();
+    let (failures, unknown, warnings) = (number(Level::Failure), number(Level::Unknown), number(Level::Warning));
+    printer.note(match (failures, unknown, warnings) {
+        (0, 0, 0) => "all is well".to_owned(),
+        // Nothing here uses AWS yet, so that is no fault; whoever asks whether it could be used reads it here.
+        (0, 0, warnings) if checks.iter().any(|check| check.check == "credentials" && check.level == Level::Warning) => {
+            format!("nothing that is set up is broken, and AWS cannot be used yet; warnings: {warnings}")
+        }
+        (0, 0, warnings) => format!("nothing is broken; warnings: {warnings}"),
+        (_, 0, _) => format!("failures: {failures}, warnings: {warnings}"),
+        _ => format!("failures: {failures}, without an answer: {unknown}, warnings: {warnings}"),
+    });
+}
+
+/// The first mistake of the configuration that a job of nothing but a command has too.
+fn refuses_every_job(context: &Context) -> Option<Finding> {
+    let job = JobArgs { command: vec!["true".to_owned()], ..JobArgs::default() }.read(context).ok()?;
+    let path = context.user.path.as_deref().map(|path| shown(path, &context.current_dir))?;
+    job.findings.into_iter().find(|finding| finding.severity == Severity::Error && finding.file.as_deref() == Some(path.as_str()))
+}
+
+/// That it can be read is known: nothing runs with one that cannot. What it says for every job may still let none of them run.
+fn configuration(context: &Context) -> Check {
+    match &context.user.path {
+        Some(_) if let Some(wrong) = refuses_every_job(context) => {
+            let line = wrong.line.map(|line| format!(":{line}")).unwrap_or_default();
+            let text = format!("{}{line} lets no job run: {wrong}", wrong.file.as_deref().unwrap_or_default());
+            Check::failure("configuration", text)
+                .fix(wrong.hint.unwrap_or_else(|| "mend that line: `lamp check` of any job says the same".to_owned()))
+        }
+        Some(path) if context.is_misread => {
+            let text = format!("{} has errors: what could be read of it is what the lines below go by", path.display());
+            Check::failure("configuration", text).fix("mend what was said of it above: nothing is launched with it before that")
+        }
+        Some(path) => Check::ok("configuration", format!("{}, owner {}", path.display(), context.user.owner)),
+        None => Check::ok("configuration", format!("none, and none is needed; owner {}", context.user.owner)),
+    }
+}
+
+/// The job root, read the way that jobs read it.
+async fn place(context: &Context) -> Check {
+    let name = "job root";
+    let said = format!("{} (from the {})", context.job_root, context.job_root_origin);
+    let store = match job_root::open_existing(context).await {
+        Ok(store) => store,
+        Err(fault) => {
+            let elsewhere = "`--job-root`, or `lamp init`, names another place for jobs";
+            return Check::failure(name, fault.sentence()).fix(fault.hint.clone().unwrap_or_else(|| elsewhere.to_owned()));
+        }
+    };
+    // The first job makes the folder. Whether it can be made is tried here.
+    if let Some(folder) = context.job_root.strip_prefix("file://")
+        && let Err(error) = wire::can_be_made(folder.as_ref())
+    {
+        return Check::failure(name, format!("{said} is not there and cannot be made: {error}"))
+            .fix("`--job-root` or LAMP_JOB_ROOT names another place for jobs");
+    }
+    match reads_job_root(&store).await {
+        Ok(jobs) => Check::ok(name, format!("{said}, {}", crate::cli::output::table::counted(jobs as u64, "job"))),
+        Err(why) => Check::failure(name, format!("{said} cannot be read: {why}"))
+            .fix("look at the network, and at who asks (the line `credentials`); `--job-root` or `lamp init` names another place for jobs"),
+    }
+}
+
+fn daemon(unit: UserUnit, runs: bool) -> Check {
+    let name = "daemon";
+    let install = "`systemctl --user enable --now lamp-controller`; its unit is systemd/lamp-controller.service";
+    match unit {
+        _ if runs => Check::ok(name, "a daemon drives this job root"),
+        UserUnit::Known(state) => Check::warning(name, format!("lamp-controller is {state}")).fix("`systemctl --user restart lamp-controller`"),
+        UserUnit::NotInstalled => {
+            Check::new(name, Level::Skipped, "none: a job is driven by the `lamp` that started it, and by whoever looks at it").fix(install)
+        }
+        UserUnit::NoManager(why) => Check::new(name, Level::Skipped, format!("no systemd for this user ({why}): `lamp daemon` runs without it")),
+    }
+}
+
+fn gpu(found: Result<Option<String>, String>) -> Check {
+    let name = "gpu here";
+    match found {
+        Ok(Some(gpus)) => Check::ok(name, gpus),
+        Ok(None) => Check::new(name, Level::Skipped, "no NVIDIA driver: `cloud = \"local\"` runs without a GPU"),
+        Err(why) => Check::warning(name, format!("the driver is there and does not answer: {why}")).fix("`nvidia-smi` says more"),
+    }
+}

@@ -1,0 +1,363 @@
+//! AWS's part of `lamp doctor`: who we are first, then everything else at once.
+
+#[cfg(feature = "aws")]
+mod asked {
+    use std::rc::Rc;
+
+    use jiff::SignedDuration;
+    use tokio::sync::OnceCell;
+
+    use crate::cli::Context;
+    use crate::cli::account::doctor::{Asked, NOT_KNOWN};
+    use crate::cli::account::setup_steps::bucket_of;
+    use crate::cli::plan::region_arg;
+    use crate::cli::status::status::local_time;
+    use crate::config::{AwsFile, MachineFile};
+    use crate::instance::setup::{Found, GROUP, SetupNames, SubnetFound, box_role};
+    use crate::job::{AlarmRule, MachineSpec};
+    use crate::jobdir::{ProofDir, SweeperDir};
+    use crate::market::{Arch, Catalog, PriceRule, Region};
+    use crate::policy::account::doctor::{
+        AFTER_CREDENTIALS, Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_image,
+        judge_network, judge_price_list, judge_quotas, judge_role, judge_spot_role, judge_stand_in, judge_writing,
+    };
+    use crate::policy::account::shutdown_proof;
+    use crate::policy::account::subnet_egress::{judge_absent, judge_subnets};
+    use crate::policy::account::sweeper_plan::{SweeperSeen, judge_sweeper};
+    use crate::wire::setup::{AwsDoctor, Ends, Who};
+    use crate::wire::{Clock, Workstation, causes};
+
+    /// What all questions share. Who we are is asked once; who needs the answer waits for it.
+    struct Desk {
+        doctor: AwsDoctor,
+        /// Who we are, and what AWS's clock says.
+        who: OnceCell<(Who, Result<i64, String>)>,
+        names: OnceCell<SetupNames>,
+        said: AwsFile,
+        /// What jobs have where their file does not say otherwise.
+        machine: MachineFile,
+        owner: String,
+        /// Jobs have an alarm, where their file does not say otherwise.
+        armed: bool,
+        bucket: Option<(String, String)>,
+        workstation: Workstation,
+        clock: Clock,
+    }
+
+    impl Desk {
+        async fn met(&self) -> &(Who, Result<i64, String>) {
+            self.who.get_or_init(|| self.doctor.who()).await
+        }
+
+        async fn who(&self) -> &Who {
+            &self.met().await.0
+        }
+
+        /// The account; `None` where AWS does not know us: then nothing else is asked.
+        async fn account(&self) -> Option<&str> {
+            if let Who::Known { account, .. } = self.who().await { Some(account) } else { None }
+        }
+
+        async fn names(&self) -> &SetupNames {
+            let make = async || {
+                let (bucket, prefix) = self.bucket.clone().unwrap_or_default();
+                SetupNames {
+                    owner: self.owner.clone(),
+                    regions: self.doctor.regions().await,
+                    bucket,
+                    bucket_is_ours_by_name: false,
+                    prefix,
+                    role: box_role(self.said.instance_profile.as_deref()).to_owned(),
+                    group: self.said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
+                    session_manager: false,
+                    secrets: self.said.secrets(),
+                }
+            };
+            self.names.get_or_init(make).await
+        }
+
+        /// What jobs' machines are, where their file does not say otherwise: a machine of arm64 is bought only where its type is named.
+        fn arch(&self) -> Arch {
+            let named = self.machine.instance_types.iter().flatten().filter_map(|name| Catalog::shipped().machine_type(name));
+            let mut archs = named.map(|kind| kind.arch);
+            match archs.next() {
+                Some(Arch::Arm64) if archs.all(|arch| arch == Arch::Arm64) => Arch::Arm64,
+                _ => Arch::X86_64,
+            }
+        }
+
+        /// Whether anything here means to use AWS.
+        fn is_meant(&self) -> bool {
+            self.bucket.is_some() || self.said != AwsFile::default()
+        }
+    }
+
+    /// What was not asked, because who we are comes first.
+    async fn unasked(desk: &Desk, name: &str) -> Vec<Check> {
+        vec![match desk.who().await {
+            Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer").fix(AFTER_CREDENTIALS),
+            _ => Check::new(name, Level::Skipped, NOT_KNOWN),
+        }]
+    }
+
+    pub fn checks<'a>(context: &Context, workstation: &Workstation, agent: &'a dyn Fn() -> Result<String, String>) -> Vec<Asked<'a>> {
+        let desk = Rc::new(Desk {
+            doctor: workstation.doctor(),
+            who: OnceCell::new(),
+            names: OnceCell::new(),
+            said: context.user.aws.clone(),
+            machine: context.user.defaults.machine.clone().unwrap_or_default(),
+            owner: context.user.owner.clone(),
+            armed: context.user.defaults.watch.as_ref().and_then(|watch| watch.alarm.as_ref()).is_none_or(|alarm| alarm.0 != AlarmRule::Off),
+            bucket: bucket_of(&context.job_root),
+            workstation: workstation.clone(),
+            clock: context.clock.clone(),
+        });
+        let d = || Rc::clone(&desk);
+        vec![
+            boxed(d(), async |desk| vec![credentials(desk).await]),
+            boxed(d(), async |desk| match desk.met().await {
+                (Who::NoCredentials(_), _) => unasked(desk, "clock").await,
+                (_, ahead) => vec![judge_clock(ahead)],
+            }),
+            boxed(d(), async |desk| vec![region(desk).await, endpoint(desk).await]),
+            boxed(d(), quotas),
+            boxed(d(), async |desk| match desk.account().await {
+                Some(_) => vec![judge_spot_role(&desk.doctor.spot_role().await)],
+                None => unasked(desk, "spot role").await,
+            }),
+            boxed(d(), async |desk| match desk.account().await {
+                Some(_) if !desk.armed => vec![judge_alarm_role(false, &Found::Nothing)],
+                Some(_) => vec![judge_alarm_role(true, &desk.doctor.alarm_role().await)],
+                None => unasked(desk, "alarm role").await,
+            }),
+            boxed(d(), bucket),
+            boxed(d(), role),
+            boxed(d(), sweeper),
+            boxed(d(), proofs),
+            boxed(d(), network),
+            boxed(d(), subnets),
+            boxed(d(), images),
+            boxed(d(), price_lists),
+            boxed(d(), disk_prices),
+            boxed(d(), async move |_| vec![to_ship(agent())]),
+        ]
+    }
+
+    fn boxed<'a>(desk: Rc<Desk>, ask: impl AsyncFnOnce(&Desk) -> Vec<Check> + 'a) -> Asked<'a> {
+        Box::pin(async move {
+            let mut checks = ask(&desk).await;
+            // Whoever does not use AWS is not kept from anything.
+            for check in checks.iter_mut().filter(|check| !desk.is_meant() && check.level >= Level::Unknown) {
+                check.level = Level::Warning;
+            }
+            checks
+        })
+    }
+
+    async fn credentials(desk: &Desk) -> Check {
+        let name = "credentials";
+        match desk.who().await {
+            Who::Known { account, arn } => match desk.doctor.ends().await {
+                Some(Ends::At(ends)) => Check::ok(name, format!("account {account}, {arn}; those at hand end at {}", local_time(ends))),
+                Some(Ends::Untold) => Check::warning(name, format!("account {account}, {arn}; they are of a session, and nobody says when it ends"))
+                    .fix("AWS_CREDENTIAL_EXPIRATION says it: `eval \"$(aws configure export-credentials --format env)\"` sets it with the others"),
+                Some(Ends::Never) | None => Check::ok(name, format!("account {account}, {arn}")),
+            },
+            Who::NoCredentials(nobody) if !desk.is_meant() => {
+                Check::warning(name, format!("{nobody}, and nothing here uses AWS")).fix(format!("for `cloud = \"aws\"`: {}", nobody.fix))
+            }
+            Who::NoCredentials(nobody) => Check::failure(name, nobody.to_string()).fix(nobody.fix.clone()),
+            Who::Silent(why) => Check::new(name, Level::Unknown, format!("AWS does not answer: {why}"))
+                .fix("the network, and the line `endpoint` below; `aws sts get-caller-identity` must answer"),
+            Who::Refused(why) => Check::failure(name, why).fix("`aws sts get-caller-identity` must answer; with single sign-on, `aws sso login`"),
+        }
+    }
+
+    async fn region(desk: &Desk) -> Check {
+        let (home, known) = desk.doctor.home().await;
+        let all = desk.doctor.regions().await;
+        // Regions are newer than this program, and an emulator has its own: a doubt, and no fault.
+        let unknown = all.iter().find_map(|name| region_arg::unknown(name));
+        match (known, unknown, all.len()) {
+            (true, Some(unknown), _) => {
+                Check::warning("region", unknown).fix("--region, `regions` in [aws] of the configuration, or AWS_REGION names it")
+            }
+            (false, ..) => {
+                let fix = "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
+                // Whoever has no credentials and means to use none is asked for no region either.
+                let is_idle = !desk.is_meant() && matches!(desk.who().await, Who::NoCredentials(_));
+                let level = if is_idle { Level::Skipped } else { Level::Warning };
+                Check::new("region", level, format!("nothing names one: {home} is taken")).fix(fix)
+            }
+            (true, None, 0 | 1) => Check::ok("region", home),
+            (true, None, _) => Check::ok("region", format!("{home} is home; machines in {}", all.join(", "))),
+        }
+    }
+
+    async fn endpoint(desk: &Desk) -> Check {
+        match desk.doctor.endpoint().await {
+            None => Check::ok("endpoint", "AWS's own"),
+            Some(url) => judge_stand_in(&url),
+        }
+    }
+
+    async fn quotas(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "gpu quota").await;
+        }
+        let regions = &desk.names().await.regions;
+        let each = regions.iter().map(|region| async move {
+            let found = desk.doctor.quotas(region).await.into_iter();
+            let found: Vec<GpuQuota> = found.map(|(kind, vcpus)| GpuQuota { kind, vcpus }).collect();
+            judge_quotas(region, &found)
+        });
+        futures::future::join_all(each).await.concat()
+    }
+
+    async fn bucket(desk: &Desk) -> Vec<Check> {
+        let Some((name, prefix)) = &desk.bucket else {
+            let said = "the job root is a folder of this workstation, which no machine of AWS can reach";
+            return vec![
+                Check::new("bucket", if desk.is_meant() { Level::Warning } else { Level::Skipped }, said)
+                    .fix("`lamp init aws`; where nothing names a region, `lamp init aws --region us-east-1` or another"),
+            ];
+        };
+        let Some(account) = desk.account().await else { return unasked(desk, "bucket").await };
+        let found = desk.doctor.bucket(name, account).await;
+        let mut checks = vec![judge_bucket(desk.names().await, &found)];
+        if let Found::There(there) = &found {
+            checks.push(judge_writing(name, &desk.doctor.writes(name, prefix, &there.region).await));
+        }
+        checks
+    }
+
+    async fn role(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "role of the machines").await;
+        }
+        let names = desk.names().await;
+        let (role, profile) = desk.doctor.role(&names.role).await;
+        vec![judge_role(names, &role, &profile)]
+    }
+
+    async fn sweeper(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "sweeper").await;
+        }
+        // Without a bucket there is nothing that it could look after.
+        if desk.bucket.is_none() {
+            return vec![Check::new("sweeper", Level::Skipped, "it looks after a job root in a bucket")];
+        }
+        let names = desk.names().await;
+        let name = names.sweeper();
+        let visit = async {
+            let store = desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
+            SweeperDir::new(store, &name).newest_visit().await.map_err(|error| causes(&error).join(": "))
+        };
+        let ((function, schedule), visit) = tokio::join!(desk.doctor.sweeper(&name), visit);
+        // By AWS's clock, not by ours.
+        let ahead = desk.met().await.1.as_ref().copied().unwrap_or(0);
+        let now = desk.clock.now() - SignedDuration::from_secs(ahead);
+        let seen = SweeperSeen { name, function, schedule, visit };
+        vec![judge_sweeper(&names.job_root(), env!("CARGO_PKG_VERSION"), &seen, now)]
+    }
+
+    async fn proofs(desk: &Desk) -> Vec<Check> {
+        let Some(account) = desk.account().await else { return unasked(desk, "proof").await };
+        if desk.bucket.is_none() {
+            return vec![Check::new("proof", Level::Skipped, "it is kept in a job root in a bucket")];
+        }
+        let found = async {
+            let store = desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
+            ProofDir::new(store, account).all().await.map_err(|error| causes(&error).join(": "))
+        };
+        let found = found.await;
+        let regions = &desk.names().await.regions;
+        regions.iter().map(|region| shutdown_proof::check(region, &desk.owner, found.as_deref(), desk.clock.now())).collect()
+    }
+
+    async fn network(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "network").await;
+        }
+        let names = desk.names().await;
+        let each = names.regions.iter().map(|region| desk.doctor.network(&names.group, region));
+        futures::future::join_all(each).await.concat().iter().map(|found| judge_network(names, found)).collect()
+    }
+
+    /// Nothing where none is named: a default subnet has its way out from AWS.
+    async fn subnets(desk: &Desk) -> Vec<Check> {
+        let Some(named) = desk.said.subnets.as_ref().filter(|named| !named.is_empty()) else { return Vec::new() };
+        if desk.account().await.is_none() {
+            return unasked(desk, "subnets").await;
+        }
+        let regions = &desk.names().await.regions;
+        let found = futures::future::join_all(regions.iter().map(|region| desk.doctor.subnets(region))).await;
+        let seen: Option<Vec<&[SubnetFound]>> = found.iter().map(|found| found.there().map(Vec::as_slice)).collect();
+        // Where one region did not answer, the subnet may be there.
+        let absent = seen.map_or_else(Vec::new, |seen| {
+            let is_there = |id: &String| seen.iter().flat_map(|subnets| subnets.iter()).any(|subnet| subnet.id == *id);
+            named.iter().filter(|id| !is_there(id)).cloned().collect::<Vec<_>>()
+        });
+        let each = regions.iter().zip(&found).filter_map(|(region, found)| judge_subnets(region, found));
+        each.chain(judge_absent(&absent)).collect()
+    }
+
+    async fn images(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "image").await;
+        }
+        let configured = desk.machine.image.as_deref();
+        let (words, arch) = (configured.map_or_else(|| MachineSpec::default().image, str::to_owned), desk.arch());
+        let each = desk.names().await.regions.iter().map(|region| {
+            let words = &words;
+            async move { judge_image(region, configured, arch, &desk.doctor.image(words, region, arch).await) }
+        });
+        futures::future::join_all(each).await
+    }
+
+    async fn price_lists(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "price list").await;
+        }
+        let in_dollars = desk.machine.max_price.as_ref().is_some_and(|price| matches!(price.0, PriceRule::Fixed(_)));
+        let each =
+            desk.names().await.regions.iter().map(|region| async move { judge_price_list(region, in_dollars, &desk.doctor.prices(region).await) });
+        futures::future::join_all(each).await
+    }
+
+    /// Where the catalogue has a price, nobody is asked.
+    async fn disk_prices(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "disk price").await;
+        }
+        let each = desk.names().await.regions.iter().map(|region| async move {
+            let shipped = Catalog::shipped().disk_gib_month(&Region::new(region)).is_some();
+            let listed = if shipped { Ok(true) } else { desk.doctor.prices_disks(region).await };
+            DiskPrice { region: region.clone(), shipped, listed }
+        });
+        vec![judge_disk_prices(&futures::future::join_all(each).await)]
+    }
+
+    fn to_ship(found: Result<String, String>) -> Check {
+        match found {
+            Ok(said) => Check::ok("agent to ship", said),
+            Err(why) => Check::failure("agent to ship", why).fix("`.ci/agent-portable x86_64` in the source builds it"),
+        }
+    }
+}
+
+#[cfg(feature = "aws")]
+pub use asked::checks;
+
+/// This `lamp` knows nothing of AWS.
+#[cfg(not(feature = "aws"))]
+pub fn checks<'a>(
+    _context: &crate::cli::Context,
+    _workstation: &crate::wire::Workstation,
+    _agent: &'a dyn Fn() -> Result<String, String>,
+) -> Vec<super::doctor::Asked<'a>> {
+    use crate::policy::account::doctor::{Check, Level};
+    vec![Box::pin(async { vec![Check::new("aws", Level::Skipped, "this `lamp` was built without it")] })]
+}

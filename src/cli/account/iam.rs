@@ -1,0 +1,108 @@
+//! `lamp iam NAME`: a policy of `config/iam`, filled in for this user and this job root. Asks nobody.
+//!
+//! Whose policy it is decides which machines it may touch, and whoever types it may not be whoever gets it: that is said on
+//! stderr.
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use crate::cli::{Context, ExitCode, Fault};
+use crate::instance::permissions::{Permissions, PolicyName, partition};
+use crate::instance::setup::box_role;
+
+/// Print the IAM policy that a part of Lamplighter needs
+///
+/// It is bound to the machines of one owner, by the tag `lamplighter:owner`: to you, unless --owner says for whom it is. You
+/// are LAMP_OWNER, or `owner` of the configuration, or your login name, in this order.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[arg(value_enum)]
+    pub name: Name,
+
+    /// The bucket and prefix of the job root [default: those of the job root, when it is a bucket]
+    #[arg(long, value_name = "BUCKET[/PREFIX]")]
+    pub bucket: Option<String>,
+
+    /// Where machines may be bought, several with commas [default: `regions` in [aws] of the configuration]
+    #[arg(long, value_name = "REGION", value_delimiter = ',')]
+    pub region: Vec<String>,
+
+    /// Which machines may be bought, several with commas: `g5.*,g6.*`
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "*")]
+    pub types: Vec<String>,
+
+    /// Whose machines it is for, where that is not you: what LAMP_OWNER, or else their login, says where they type `lamp`
+    #[arg(long, value_name = "NAME")]
+    pub owner: Option<String>,
+
+    /// The role of the machines, where it is not called as its instance profile [default: `instance_profile` in [aws] of the
+    /// configuration, else lamplighter-box]
+    #[arg(long, value_name = "NAME")]
+    pub role: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// Whoever types `lamp init aws` and `lamp uninit aws`, once
+    Setup,
+    /// Whoever types `lamp`, and the daemon
+    Controller,
+    /// The machines
+    Box,
+    /// The sweeper in the cloud
+    Sweeper,
+    /// The schedule that calls the sweeper
+    SweeperSchedule,
+    /// Whoever opens shells with `lamp ssh`, beside `controller`
+    Session,
+    /// The machines, where shells may be opened, beside `box`
+    BoxSession,
+}
+
+/// Buckets as `lamp init aws` names them: whoever makes the account ready has none yet.
+const BUCKETS: &str = "lamplighter-*";
+
+/// # Errors
+/// Nothing says which bucket, or which region.
+pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let named = args.bucket.as_ref().map(|bucket| format!("s3://{}", bucket.trim_start_matches("s3://")));
+    let root = named.as_deref().unwrap_or(&context.job_root);
+    let missing = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, format!("nothing says which {what}")).hint(hint));
+    let is_setup = args.name == Name::Setup;
+    let Some(rest) = root.strip_prefix("s3://").or(is_setup.then_some(BUCKETS)) else {
+        return missing("bucket", "--bucket names it; `lamp init aws` makes one and writes it into the configuration");
+    };
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    let prefix = prefix.trim_matches('/');
+    let regions = if args.region.is_empty() { context.user.aws.regions.clone().unwrap_or_default() } else { args.region.clone() };
+    // What is made once is bound by its names; where does not matter, but for the word that every name begins with.
+    if regions.is_empty() && !is_setup {
+        return missing("region", "--region names it, or `regions` in [aws] of the configuration");
+    }
+    // `lamp init aws` makes what has its own names only.
+    let profile = context.user.aws.instance_profile.as_deref().filter(|_| !is_setup);
+    let permissions = Permissions {
+        partition: partition(regions.first().map_or("", String::as_str)).to_owned(),
+        owner: args.owner.clone().unwrap_or_else(|| context.user.owner.clone()),
+        bucket: bucket.to_owned(),
+        prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
+        role: args.role.clone().unwrap_or_else(|| box_role(profile).to_owned()),
+        regions: regions.clone(),
+        instance_types: args.types.clone(),
+        secrets: context.user.aws.secrets(),
+    };
+    context.printer.json(&permissions.policy(match args.name {
+        Name::Setup => PolicyName::Setup,
+        Name::Controller => PolicyName::Controller,
+        Name::Box => PolicyName::Box,
+        Name::Sweeper => PolicyName::Sweeper,
+        Name::SweeperSchedule => PolicyName::SweeperSchedule,
+        Name::Session => PolicyName::Session,
+        Name::BoxSession => PolicyName::BoxSession,
+    }));
+    // The machines' own policies name no owner.
+    if args.owner.is_none() && !matches!(args.name, Name::Box | Name::BoxSession) {
+        let you = &context.user.owner;
+        context.printer.note(format!("for the owner `{you}`, who you are here; `--owner NAME` prints it for somebody else"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,20 @@
+//! `lamp` where AWS Lambda starts it: no words, no terminal, no home; the environment says what to do (docs/aws.md).
+
+use crate::cli::shell::main::block_on;
+use crate::cli::{ExitCode, Fault};
+use crate::config::Environment;
+use crate::wire::sweeper::{SweeperSettings, serve};
+
+/// # Errors
+/// Always, when it ends at all: Lambda ends a function by taking its machine away.
+pub fn run(api: &str, environment: &Environment) -> Result<ExitCode, Fault> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let settings = match (environment.job_root.clone(), environment.owner.clone()) {
+        (Some(job_root), Some(owner)) if job_root.starts_with("s3://") => Ok(SweeperSettings { job_root, owner, version }),
+        _ => Err("LAMP_JOB_ROOT (a bucket, s3://...) and LAMP_OWNER must be set".to_owned()),
+    };
+    block_on(async {
+        let Err(error) = serve(api, settings).await;
+        Err(Fault::new(ExitCode::UNREACHABLE, "the sweeper has ended").because(&error))
+    })
+}

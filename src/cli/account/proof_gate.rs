@@ -1,0 +1,136 @@
+//! May a machine be left alone? Not where nothing has shown lately that machines end by themselves.
+//!
+//! ```text
+//!   who we are ──> the account's proofs ──> policy::account::shutdown_proof::standing ──> go on | refuse (exit code 111) | warn
+//! ```
+//! Only machines at AWS are asked for: one of this workstation bills nobody. What must never live here: how long a proof holds
+//! (`policy::account::shutdown_proof`).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::job::{MachineSpec, Plan, Proof};
+use crate::jobdir::{ProofDir, proof_keys};
+use crate::market::Cloud;
+use crate::policy::account::shutdown_proof::{Standing, not_tried, standing};
+use crate::wire::{Store, Workstation};
+
+/// Who leaves does not wait longer for a word of warning.
+const WARN_WITHIN: Duration = Duration::from_secs(3);
+
+/// The account, and the newest proof of each region.
+pub struct Proofs {
+    account: String,
+    proofs: Vec<Proof>,
+}
+
+/// # Errors
+/// AWS does not know us, or the job root does not answer.
+pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fault> {
+    // At once: a launch waits for each answer that must come after another.
+    let (account, keys) = tokio::join!(account(workstation), proof_keys(&**store));
+    let (account, keys) = (account?, keys.map_err(|error| job_root::record_fault(&error))?);
+    let proofs = ProofDir::new(store.clone(), &account).among(&keys).await.map_err(|error| job_root::record_fault(&error))?;
+    Ok(Proofs { account, proofs })
+}
+
+/// # Errors
+/// AWS does not know us.
+pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
+    workstation.aws_account().await.map_err(|why| {
+        Fault::new(ExitCode::UNREACHABLE, format!("whose account this is cannot be asked: {why}"))
+            .meaning("nothing was started, and nothing bills")
+            .hint("`lamp doctor` says who you are to AWS")
+    })
+}
+
+/// Where a job that is left alone may have a machine: a refusal or an interruption launches in any of these, wherever the first
+/// plan is.
+pub async fn regions(workstation: &Workstation, machine: &MachineSpec, plan: &Plan) -> BTreeSet<String> {
+    let mut regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
+    // That of a kept machine, where the configuration has changed since.
+    regions.insert(plan.offer.region.to_string());
+    regions
+}
+
+impl Proofs {
+    fn standing(&self, context: &Context, region: &str) -> Standing<'_> {
+        standing(self.proofs.iter().find(|proof| proof.region == region), context.clock.now())
+    }
+
+    /// A proof that is good may be one of the deadline unit alone: whoever leaves a machine to it hears what nothing has shown.
+    fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
+        let less = regions.iter().find_map(|region| match self.standing(context, region) {
+            Standing::Good(proof) => not_tried(proof, &context.user.owner).map(|less| (region, less)),
+            _ => None,
+        });
+        if let Some((region, less)) = less {
+            context.printer.note(format!(
+                "of the proof of {region}, {less}; `lamp init aws --sweeper` has a function of AWS sweep, and `lamp doctor --prove --region {region}` then tries that too"
+            ));
+        }
+    }
+
+    /// # Errors
+    /// When a region has no good proof: then nothing may be left alone there. `plan` says what is at stake.
+    pub fn refuse(&self, context: &Context, regions: &BTreeSet<String>, plan: Option<&Plan>) -> Result<(), Fault> {
+        let bad: Vec<(&String, Standing<'_>)> =
+            regions.iter().map(|region| (region, self.standing(context, region))).filter(|(_, standing)| !standing.is_good()).collect();
+        let Some((first, _)) = bad.first() else {
+            self.tell_what_was_not_tried(context, regions);
+            return Ok(());
+        };
+        let words: Vec<String> = bad.iter().map(|(region, standing)| format!("{region} {}", standing.words())).collect();
+        let what = format!(
+            "nothing here drives this machine while this workstation is off, and account {} has not shown that it ends by itself: {}",
+            self.account,
+            words.join(", ")
+        );
+        // A kept machine's disk would stay whoever ends it.
+        let stake = plan.filter(|plan| plan.starts.is_none()).map(|plan| format!("it would bill {} until somebody ends it", plan.offer.hourly()));
+        let stake = stake.map(|stake| format!("; if its agent died and the other switches did not work, {stake}")).unwrap_or_default();
+        // Where nothing is planned, several jobs were asked for, and others may run already.
+        let meaning = if plan.is_some() {
+            format!("nothing was started, and nothing bills{stake}")
+        } else {
+            "nothing was changed: what runs goes on".to_owned()
+        };
+        let also: Vec<&str> = bad.iter().skip(1).map(|(region, _)| region.as_str()).collect();
+        let also = if also.is_empty() { String::new() } else { format!(" there (and the same with {})", also.join(", ")) };
+        Err(Fault::new(ExitCode::UNPROVEN, what)
+            .meaning(meaning)
+            .hint(format!("`lamp doctor --prove --region {first}` shows it{also}, for about a cent and ten minutes; `--unproven` goes on without")))
+    }
+}
+
+/// For whoever leaves an attached job: it goes on, and they are told what nobody has shown.
+pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, regions: &BTreeSet<String>) {
+    let looked = tokio::select! {
+        looked = look(workstation, store) => looked.ok(),
+        () = context.clock.sleep(WARN_WITHIN) => None,
+    };
+    let Some(proofs) = looked else { return };
+    let unproven = regions.iter().map(|region| (region, proofs.standing(context, region))).find(|(_, standing)| !standing.is_good());
+    if let Some((region, standing)) = unproven {
+        context.printer.warn(format!(
+            "its machine is driven from here only while this workstation is on, and {region} {} that machines end by themselves",
+            standing.words()
+        ));
+        context.printer.hint(format!("`lamp doctor --prove --region {region}` shows it, for about a cent and ten minutes"));
+    }
+}
+
+/// For whoever only looks at what `--detach` would do: it would be refused.
+pub async fn warn_beforehand(context: &Context, workstation: &Workstation, store: &Store, machine: &MachineSpec) {
+    let regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
+    if let Ok(Err(fault)) = look(workstation, store).await.map(|proofs| proofs.refuse(context, &regions, None)) {
+        context.printer.warn(format!("`--detach` would be refused: {}", fault.sentence()));
+    }
+}
+
+/// Whether leaving such a machine alone asks for a proof.
+pub fn is_asked(cloud: Cloud, unproven: bool) -> bool {
+    cloud != Cloud::Local && !unproven
+}

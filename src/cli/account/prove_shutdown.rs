@@ -1,0 +1,363 @@
+//! `lamp doctor --prove`: buys the smallest machine, gives it no agent, and watches whether it ends by itself.
+//!
+//! ```text
+//!   what can be tried ──> plans ──> the most it costs, asked ──> begin ──> drive, as any job ──> receipts
+//!                                                                  └─ Ctrl-C: cancel, drive to the end ─┘
+//!   settled, ending ──> policy::account::shutdown_proof ──> proofs/<account>/<region>.json ──> what was proven
+//! ```
+//! Each trial is a job (docs/decisions/0017): its intent is recorded before the launch, its machine has tags and a hard cap,
+//! and when this process dies a daemon or `lamp sweep` ends it like any other. What must never live here: what is proven
+//! (`policy::account::shutdown_proof`).
+
+use std::pin::{Pin, pin};
+
+use futures::future::{FutureExt as _, join_all};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{proof_gate, prove_sweeper};
+use crate::cli::control::download::with_progress;
+use crate::cli::output::printer::{Stream, Style};
+use crate::cli::output::table::counted;
+use crate::cli::plan::plan;
+use crate::cli::run::{account_ready, run};
+use crate::cli::shell::{confirm, ctrl_c, job_root};
+use crate::cli::{Context, ExitCode, Fault};
+use crate::config::SpanWord;
+use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, SubmitError};
+use crate::job::{AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt, ResolvedSpec, Switch, Trial, Tried, Wish};
+use crate::jobdir::{JobDir, JobDirError, ProofDir};
+use crate::market::{Cloud, Span, Usd};
+use crate::policy::account::shutdown_proof;
+use crate::policy::account::sweeper_proof::{Expected, is_by_another, stands_in};
+use crate::wire::{self, DrivingLock, Store, Workstation};
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct ProofArgs {
+    /// Where the proof is made [default: the first of `regions` in [aws] of the configuration, else AWS_REGION, else that of the
+    /// profile]
+    #[arg(long, value_name = "REGION", requires = "prove", value_parser = crate::cli::shell::flags::one_name)]
+    pub region: Option<String>,
+
+    /// Of these types the cheapest is bought [default: the smallest that AWS has]
+    #[arg(long, value_name = "TYPE", requires = "prove")]
+    pub instance_type: Vec<String>,
+
+    /// Do not ask before a machine is bought
+    #[arg(short, long, requires = "prove")]
+    pub yes: bool,
+
+    /// How long the machine may live before it is the switch's; a test's
+    #[arg(long, hide = true, value_name = "TIME", requires = "prove")]
+    pub lease: Option<SpanWord>,
+
+    /// How long the switch has after that; a test's
+    #[arg(long, hide = true, value_name = "TIME", requires = "prove")]
+    pub within: Option<SpanWord>,
+}
+
+/// What is tried, and its job.
+struct Attempt {
+    trial: Trial,
+    within: Span,
+    dir: JobDir,
+    /// Says to `lamp status` that somebody here drives it.
+    _driving: Option<DrivingLock>,
+}
+
+/// What everything here needs.
+struct Desk<'a> {
+    context: &'a Context,
+    workstation: Workstation,
+    store: Store,
+    controller: Controller,
+    account: String,
+    region: String,
+}
+
+/// # Errors
+/// Something lacks, nobody said yes, no machine was to be had, or Ctrl-C was pressed.
+pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault> {
+    run::refuse_cloud(Cloud::Aws)?;
+    let workstation = job_root::workstation(context)?;
+    let account = proof_gate::account(&workstation).await?;
+    let home = workstation.aws_regions(&[]).await.into_iter().next().unwrap_or_default();
+    let store = job_root::open(context).await?;
+    let controller = run::controller(&workstation, &store)?;
+    let region = args.region.clone().unwrap_or(home);
+    // Nothing would be launched by a wrong clock, and somebody waits here.
+    controller.check_clock().await.map_err(|error| clock_fault(&error))?;
+    let desk = Desk { context, workstation, store, controller, account, region };
+    let sweeper = desk.sweeper().await;
+    let planned = desk.plans(args, &sweeper).await?;
+    let most: Usd = planned.iter().filter_map(|(.., planned)| planned.plan.most_whichever()).sum();
+    for (trial, _, planned) in &planned {
+        let offer = &planned.plan.offer;
+        context.printer.note(format!(
+            "{}: {} in {}, {}, no agent, a lease of {}; at most {}",
+            trial.switch,
+            offer.instance_type,
+            offer.zone,
+            offer.price,
+            trial.lease,
+            planned.plan.most_whichever().unwrap_or_default()
+        ));
+    }
+    let what = format!("this buys {} in {}, which cost at most {most}", counted(planned.len() as u64, "machine"), desk.region);
+    confirm::confirm(context, &what, args.yes, "nothing was started, and nothing bills")?;
+    // Heard from before anything is bought: a Ctrl-C meanwhile waits for its turn, and ends what was launched.
+    let mut left = pin!(ctrl_c::left());
+    let _not_yet = left.as_mut().now_or_never();
+    let (attempts, memories) = desk.begin(planned).await?;
+    desk.watch(&attempts, memories, left).await?;
+    desk.conclude(&attempts, sweeper).await
+}
+
+impl Desk<'_> {
+    /// Each switch that can be tried here, with its plan.
+    async fn plans(&self, args: &ProofArgs, sweeper: &Expected) -> Result<Vec<(Trial, ResolvedSpec, Planned)>, Fault> {
+        let mut switches = vec![Switch::DeadlineUnit];
+        let daemon = self.workstation.daemon_runs();
+        if daemon || sweeper.is_tried() {
+            switches.push(Switch::Sweep);
+        }
+        prove_sweeper::tell(self.context, sweeper, daemon);
+        let types = if args.instance_type.is_empty() { shutdown_proof::TYPES.map(str::to_owned).to_vec() } else { args.instance_type.clone() };
+        let mut plans = Vec::new();
+        for switch in switches {
+            let trial = Trial { switch, lease: args.lease.as_ref().map_or(shutdown_proof::LEASE, |lease| lease.0) };
+            let within = args.within.as_ref().map_or(shutdown_proof::within(switch), |within| within.0);
+            let spec = self.spec(trial, within, &types);
+            let (planned, lacks) = account_ready::planned(self.context, &self.controller, &spec).await;
+            account_ready::refuse(&lacks, &spec)?;
+            let planned = planned?;
+            if let Some(reason) = plan::held_back(&self.controller, &planned).await? {
+                return Err(
+                    Fault::new(ExitCode::REFUSED, format!("the proof would wait for {reason}")).meaning("nothing was started, and nothing bills")
+                );
+            }
+            plans.push((trial, spec, planned));
+        }
+        Ok(plans)
+    }
+
+    fn spec(&self, trial: Trial, within: Span, types: &[String]) -> ResolvedSpec {
+        let created = self.context.clock.now();
+        let spec = shutdown_proof::spec(&trial, within, created, &self.region, types);
+        ResolvedSpec {
+            format: RECORD_FORMAT,
+            job: JobId::from_name(&spec.name, wire::random_letters()),
+            created,
+            written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+            spec,
+            code: None,
+            origins: Default::default(),
+            applied: None,
+            owner: Some(self.context.user.owner.clone()),
+            continues: None,
+            trial: Some(trial),
+        }
+    }
+
+    async fn sweeper(&self) -> Expected {
+        prove_sweeper::look(self.context, &self.workstation, &self.store).await
+    }
+
+    /// The intent of each is recorded before its launch. When one cannot be made, those before it are ended.
+    async fn begin(&self, planned: Vec<(Trial, ResolvedSpec, Planned)>) -> Result<(Vec<Attempt>, Vec<JobMemory>), Fault> {
+        let (mut attempts, mut memories) = (Vec::new(), Vec::new());
+        for (trial, spec, planned) in planned {
+            let dir = JobDir::new(self.store.clone(), spec.job.clone());
+            let _driving = self.workstation.lock_driving(spec.job.as_str());
+            let within = Span::from_duration(spec.spec.limits.boot.duration().saturating_sub(trial.lease.duration()));
+            match self.controller.begin(&dir, &spec, planned).await {
+                Ok((memory, begun)) => {
+                    attempts.push(Attempt { trial, within, dir, _driving });
+                    match begun {
+                        Err(error @ ActError::ClockOff { .. }) => {
+                            self.end(&attempts).await;
+                            return Err(clock_fault(&error));
+                        }
+                        Err(error) => self.context.printer.warn(format!("not launched yet, trying again: {error}")),
+                        Ok(()) => {}
+                    }
+                    memories.push(memory);
+                }
+                Err(error) => {
+                    let mut fault = crate::cli::run::submission::submit_fault(&error);
+                    // It may be there all the same, and somebody would launch it.
+                    if matches!(error, SubmitError::Unsure { .. }) {
+                        self.context.printer.warn(format!("{}: cancelling it", fault.sentence()));
+                        attempts.push(Attempt { trial, within, dir: dir.clone(), _driving });
+                    }
+                    self.end(&attempts).await;
+                    if let Ok(Some(_)) = dir.receipt().await {
+                        fault = fault.meaning("it was, and it has been cancelled: nothing of it runs or bills, and nothing was proven");
+                    }
+                    return Err(fault);
+                }
+            }
+        }
+        Ok((attempts, memories))
+    }
+
+    /// Drives every job to its receipt. At Ctrl-C the machines are ended first.
+    async fn watch(&self, attempts: &[Attempt], memories: Vec<JobMemory>, left: Pin<&mut impl Future<Output = ()>>) -> Result<(), Fault> {
+        let jobs: Vec<String> = attempts.iter().map(|attempt| attempt.dir.job().to_string()).collect();
+        let patience = attempts.iter().map(|attempt| attempt.trial.lease.duration() + attempt.within.duration()).max().unwrap_or_default();
+        let until = crate::cli::status::status::local_time(self.context.clock.now().saturating_add(patience).unwrap_or(Timestamp::MAX));
+        self.context.printer.note(format!("watching {}: whatever lives at {until} is ended then; Ctrl-C ends it now", jobs.join(" and ")));
+        let driven = attempts.iter().zip(memories).map(|(attempt, memory)| self.controller.drive_on(attempt.dir.job(), memory));
+        let mut drive = pin!(join_all(driven));
+        let told = || format!("waiting for the end of {}", counted(attempts.len() as u64, "machine"));
+        let watched = tokio::select! {
+            biased;
+            driven = with_progress(self.context, told, &mut drive) => Some(driven),
+            () = left => None,
+        };
+        if let Some(driven) = watched {
+            return self.all_driven(driven, attempts);
+        }
+        self.context.printer.note("ending the machines; Ctrl-C again leaves that to a process in the background");
+        self.cancel(attempts).await;
+        let ended = tokio::select! {
+            biased;
+            _ = &mut drive => true,
+            () = ctrl_c::left() => false,
+        };
+        if !ended {
+            self.leave(attempts);
+        }
+        let meaning = if ended { "its machines have ended" } else { "somebody else ends its machines; `lamp sweep` shows whether any is left" };
+        Err(Fault::new(ExitCode::CTRL_C, "the proof was broken off").meaning(format!("{meaning}, and nothing was proven")))
+    }
+
+    /// A job whose records are gone cannot be driven, and its machine must go all the same.
+    fn all_driven(&self, driven: Vec<Result<Receipt, DriveError>>, attempts: &[Attempt]) -> Result<(), Fault> {
+        match driven.into_iter().find_map(Result::err) {
+            None => Ok(()),
+            Some(error) => {
+                self.leave(attempts);
+                Err(run::drive_fault(&error).hint("`lamp sweep` shows whether a machine is left, and ends it"))
+            }
+        }
+    }
+
+    async fn cancel(&self, attempts: &[Attempt]) {
+        for attempt in attempts {
+            let wish = attempt.dir.insist_on(Wish::Cancel, &self.workstation.name, &*self.context.clock).await;
+            if let Err(error) = wish {
+                // Its patience and its hard cap end it.
+                self.context.printer.warn(format!("{} could not be cancelled, and ends later: {error}", attempt.dir.job()));
+            }
+        }
+    }
+
+    /// Ends what was begun, by the ordinary way.
+    async fn end(&self, attempts: &[Attempt]) {
+        self.cancel(attempts).await;
+        let drive = join_all(attempts.iter().map(|attempt| self.controller.drive(attempt.dir.job())));
+        tokio::select! {
+            _ = drive => {}
+            () = ctrl_c::left() => self.leave(attempts),
+        }
+    }
+
+    fn leave(&self, attempts: &[Attempt]) {
+        for attempt in attempts {
+            if let Err(fault) = run::hand_over(&self.workstation, attempt.dir.job()) {
+                self.context.printer.warn(fault.sentence());
+            }
+        }
+    }
+
+    /// What the ends have proven, recorded and shown.
+    async fn conclude(&self, attempts: &[Attempt], sweeper: Expected) -> Result<ExitCode, Fault> {
+        let mut trials = Vec::new();
+        for attempt in attempts {
+            match self.tried(attempt).await.map_err(|error| job_root::record_fault(&error))? {
+                Ok(tried) if is_by_another(&tried, &shutdown_proof::swept_by_own(&self.context.user.owner)) => {
+                    trials.push(stands_in(tried, &sweeper, &self.sweeper().await));
+                }
+                Ok(tried) => trials.push(tried),
+                Err(fault) => return Err(fault),
+            }
+        }
+        let proof = Proof {
+            format: RECORD_FORMAT,
+            at: self.context.clock.now(),
+            account: self.account.clone(),
+            region: self.region.clone(),
+            by: self.workstation.name.clone(),
+            written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+            passed: trials.iter().all(|tried| tried.proven),
+            trials,
+            sweeper_unknown: if let Expected::Unknown(why) = sweeper { Some(why) } else { None },
+        };
+        let kept = ProofDir::new(self.store.clone(), &self.account).put(&proof).await;
+        show(self.context, &proof);
+        kept.map_err(|error| job_root::record_fault(&error).meaning("the machines have ended, and what they have proven is not recorded"))?;
+        Ok(if proof.passed { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED })
+    }
+
+    async fn tried(&self, Attempt { trial, within, dir, .. }: &Attempt) -> Result<Result<Tried, Fault>, JobDirError> {
+        let receipt = dir.receipt().await?;
+        if let Some(receipt) = receipt.as_ref().filter(|receipt| receipt.outcome == JobOutcome::Cancelled) {
+            let what = format!("{} was cancelled: {}", dir.job(), receipt.reason);
+            return Ok(Err(Fault::new(ExitCode::STOPPED, what).meaning("its machine has ended, and nothing was proven")));
+        }
+        // The attempts before the last found no machine.
+        if let Some(number) = dir.attempts().await?.into_iter().next_back()
+            && let (Some(plan), Some(settled)) = (dir.plan(number).await?, dir.settled(number).await?)
+            && let ending = dir.ending(number).await?
+            && let Some(tried) = shutdown_proof::judge(trial, *within, &AttemptRecord { plan: plan.into(), settled: settled.into() }, ending.as_ref())
+        {
+            return Ok(Ok(tried));
+        }
+        let why = receipt.map_or_else(|| "no word of it".to_owned(), |receipt| receipt.reason);
+        Ok(Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("no machine was to be had for the {} trial: {why}", trial.switch))
+            .meaning("nothing bills, and nothing was proven")
+            .hint("`--instance-type` names another type, `--region` another region")))
+    }
+}
+
+fn clock_fault(error: &ActError) -> Fault {
+    Fault::from_error(ExitCode::REFUSED, error)
+        .meaning("no machine is left, and nothing was proven")
+        .hint("set this workstation's clock; `lamp doctor` shows how far off it is")
+}
+
+fn show(context: &Context, proof: &Proof) {
+    let until = shutdown_proof::good_until(proof);
+    if context.is_machine_output() {
+        let mut value = json!(proof);
+        value["good_until"] = json!(proof.passed.then_some(until));
+        context.printer.json(&value);
+        return;
+    }
+    let printer = &context.printer;
+    for tried in &proof.trials {
+        let (word, style) = if tried.proven { ("proven", Style::Good) } else { ("FAILED", Style::Bad) };
+        let Tried { instance, instance_type, zone, after_lease, lease, within, .. } = tried;
+        printer.prose(
+            8,
+            format!(
+                "{}  {}: {instance} ({instance_type} in {zone}) was dark {after_lease} after its lease of {lease}, and {within} is the most: {}",
+                printer.paint(Stream::Out, style, word),
+                tried.switch,
+                tried.said
+            ),
+        );
+    }
+    if proof.passed {
+        let until = until.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d");
+        printer.note(format!("machines of account {} in {} end by themselves; the proof is good until {until}", proof.account, proof.region));
+    } else {
+        printer
+            .warn("NOT PROVEN: a machine that nobody watches may bill on here; until a proof passes, `lamp run --detach` is refused in this region");
+        printer.hint("`lamp doctor` looks at the sweeper and the role; `lamp receipt` says how each machine has ended");
+    }
+    if let Some(less) = shutdown_proof::not_tried(proof, &context.user.owner) {
+        printer.note(less);
+    }
+}

@@ -1,0 +1,290 @@
+//! `lamp sweep`: machines of ours that no job needs, in every region; and, for looking at, what nobody of ours launched.
+
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt};
+use serde_json::json;
+
+use super::stop_cost::AtStake;
+use super::sweep_report::Swept;
+use super::unknown_job_machines::{self, is_stray};
+use crate::cli::output::table::counted;
+use crate::cli::output::unreachable;
+use crate::cli::run::run;
+use crate::cli::shell::confirm::confirm;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
+use crate::config::AwsFile;
+use crate::controller::{Controller, Everywhere, Found, Judged};
+use crate::instance::{ForeignMachine, Residue};
+use crate::jobdir::{self, JobDir};
+use crate::market::{Cloud, Market, Usd};
+use crate::policy::lifecycle::orphan::OrphanVerdict;
+use crate::wire::Store;
+
+/// End machines of ours without a living job, in all regions
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Show what would be done; do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// List machines that no `lamp` launched, with GPUs or with a tag of ours, with their age and cost; touch none of them
+    #[arg(long)]
+    pub foreign: bool,
+
+    /// Do not ask before machines are ended, or what is left over is removed; where nobody can be asked, it must be said
+    #[arg(short, long)]
+    pub yes: bool,
+
+    /// Remove disks, addresses, network interfaces, spot requests and alarms of ours that no machine needs, too
+    #[arg(long, conflicts_with = "foreign")]
+    pub residue: bool,
+
+    /// End this machine of yours, although nobody here knows its job; may be repeated. No sweep does it by itself, because another
+    /// job root of yours may know it
+    #[arg(long, value_name = "ID", value_parser = unknown_job_machines::machine_id, conflicts_with_all = ["foreign", "residue"])]
+    pub machine: Vec<String>,
+}
+
+/// # Errors
+/// The job root cannot be used, or something would be ended or removed and nobody said yes.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let workstation = job_root::workstation(context)?;
+    let store = job_root::open(context).await?;
+    let controller = run::controller(&workstation, &store)?;
+    let Everywhere { places, mut unknown, unsigned } = controller.ask_everywhere().await;
+    context.printer.note(format!("looking in {}", counted(places.len() as u64, "region")));
+    if args.foreign {
+        let (machines, also_unknown) = controller.foreign(&places).await;
+        return Ok(show_foreign(context, &machines, &[unknown, also_unknown].concat()));
+    }
+    let mut found = controller.look_for_orphans(&places).await;
+    if !args.machine.is_empty() {
+        found.unknown.extend(unknown);
+        return unknown_job_machines::end_named(args, context, &store, &controller, found).await;
+    }
+    if unsigned.contains(&Cloud::Aws) && never_at_aws(context, &store).await {
+        found.unasked = unknown.extract_if(.., |(place, _)| place.as_str() == Cloud::Aws.word()).collect();
+    }
+    found.unknown.extend(unknown);
+    let (at_stake, mut swept) = (AtStake::of(context, &store, &found).await, Swept::default());
+    show(context, &found, &at_stake);
+    let code = act(args, context, &controller, &found, &mut swept).await;
+    swept.tell(context, &found, &at_stake);
+    code
+}
+
+/// Ends and removes what was found, once somebody has said yes.
+async fn act(args: &Args, context: &Context, controller: &Controller, found: &Found, swept: &mut Swept) -> Result<ExitCode, Fault> {
+    let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
+    let residue: Vec<&Residue> = found.residue.iter().filter(|left| args.residue && left.is_removable()).collect();
+    if args.dry_run || orphans.len() + residue.len() == 0 {
+        context.printer.note(if args.dry_run { "nothing was done" } else { "nothing was ended" });
+        return Ok(code(found));
+    }
+    confirm(context, &will_do(orphans.len(), residue.len()), args.yes, "nothing was ended, and nothing removed: what is listed bills on")?;
+    swept.end(context, controller, &orphans).await;
+    swept.clear(context, controller, &residue).await;
+    Ok(if swept.is_whole() { code(found) } else { ExitCode::UNREACHABLE })
+}
+
+/// Whether nothing at AWS can be of this job root, and nothing says that its user has an account there. It is a folder, by which `lamp`
+/// launches nothing at AWS (no machine there could reach it); no job in it was ever meant for AWS, and `[aws]` is empty. Whoever has
+/// another job root as well is signed in where they look at that one; a timer of this one need not fail every five minutes.
+async fn never_at_aws(context: &Context, store: &Store) -> bool {
+    if !context.job_root.starts_with("file://") || context.user.aws != AwsFile::default() {
+        return false;
+    }
+    // What cannot be read may have been for AWS.
+    let Ok(jobs) = jobdir::jobs(store.as_ref()).await else { return false };
+    let read = stream::iter(jobs).map(|job| async move {
+        let spec = JobDir::new(Arc::clone(store), job).spec().await;
+        spec.is_ok_and(|spec| spec.is_none_or(|spec| spec.spec.machine.cloud == Cloud::Local))
+    });
+    read.buffered(READS_IN_FLIGHT).all(std::future::ready).await
+}
+
+/// Specs that are read at once.
+const READS_IN_FLIGHT: usize = 32;
+
+fn will_do(orphans: usize, removed: usize) -> String {
+    let ends = (orphans > 0).then(|| format!("ends {}", counted(orphans as u64, "machine")));
+    let removes = (removed > 0).then(|| format!("removes {} that no machine needs", counted(removed as u64, "thing")));
+    format!("this {}", ends.into_iter().chain(removes).collect::<Vec<_>>().join(" and "))
+}
+
+pub fn is_orphan(judged: &Judged) -> bool {
+    matches!(judged.verdict, OrphanVerdict::Orphan { .. })
+}
+
+/// What is unknown is no clean bill.
+fn code(found: &Found) -> ExitCode {
+    if found.unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
+}
+
+fn show(context: &Context, found: &Found, at_stake: &AtStake) {
+    if !context.is_machine_output() && !found.machines.iter().any(is_shown) {
+        context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
+    }
+    show_found(context, found, at_stake);
+    unknown_job_machines::hint(context, found);
+}
+
+/// What is gone bills nothing, and nobody keeps it. What nobody knows is told also where it stands, with its disk.
+pub fn is_shown(judged: &Judged) -> bool {
+    judged.view.state.bills() || is_stray(judged)
+}
+
+/// Without a word of what is not there. For programs it is one document, with what was done (`Swept::tell`).
+pub fn show_found(context: &Context, found: &Found, at_stake: &AtStake) {
+    if context.is_machine_output() {
+        return;
+    }
+    let now = context.clock.now();
+    let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| is_shown(judged) && !is_stray(judged)).map(row).collect();
+    if !rows.is_empty() {
+        context.printer.line(own_table(context.printer.columns(Stream::Out), &rows));
+    }
+    for line in found.machines.iter().filter(|judged| is_shown(judged) && is_orphan(judged)).filter_map(|judged| at_stake.line(judged, now)) {
+        context.printer.line(line);
+    }
+    unknown_job_machines::show(context, found);
+    for left in &found.residue {
+        let whose = if left.ours { "" } else { " (not ours)" };
+        context
+            .printer
+            .line(format!("left over in {}: {} {}, {}, {} a month{whose}", left.region, left.kind, left.id, left.detail, left.usd_per_month));
+    }
+    unreachable::sentences(&found.unknown).iter().for_each(|unknown| context.printer.warn(unknown));
+    for (place, why) in &found.unasked {
+        context.printer.note(format!("{place} was not looked at, and no job of this job root was ever for it: {why}"));
+    }
+    let ours: Usd = found.residue.iter().filter(|left| left.is_removable()).map(|left| left.usd_per_month).sum();
+    if found.residue.iter().any(Residue::is_removable) {
+        context.printer.hint(format!("`lamp sweep --residue` removes what is ours: {ours} a month"));
+    }
+}
+
+fn row(judged: &Judged) -> Vec<String> {
+    let (verdict, why) = words(&judged.verdict);
+    let view = &judged.view;
+    vec![
+        view.id.clone(),
+        view.instance_type.clone(),
+        view.region.to_string(),
+        view.tags.job.to_string(),
+        view.tags.attempt.number().to_string(),
+        verdict.into(),
+        why.into(),
+    ]
+}
+
+pub fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
+    match verdict {
+        OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => ("keep", why),
+        OrphanVerdict::Stray { why } => ("stray", why),
+        OrphanVerdict::Orphan { why } => ("orphan", why),
+    }
+}
+
+/// A name is cut before anything else goes: whoever asks whose a machine is asks by its id.
+fn foreign_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
+    let headings = ["machine", "name", "type", "region", "$/h", "age", "so far", "cpu", "gpu"];
+    render_table_within(width, &headings, rows, &[4, 5, 6, 7, 8], Give { cut: &[1], go: &[1, 5, 4] })
+}
+
+/// The reason is cut first; `-o json` has it whole.
+fn own_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
+    let headings = ["machine", "type", "region", "job", "attempt", "verdict", "why"];
+    render_table_within(width, &headings, rows, &[], Give { cut: &[6], go: &[4, 1] })
+}
+
+/// The forgotten machines, and those of a stolen key.
+fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(String, String)]) -> ExitCode {
+    let now = context.clock.now();
+    let hours = |machine: &ForeignMachine| now.duration_since(machine.launched).as_secs_f64().max(0.0) / 3600.0;
+    let cost = |machine: &ForeignMachine| machine.usd_per_hour.map(|price| price.per_hour().dollars() * hours(machine));
+    if context.is_machine_output() {
+        let list = machines.iter().map(|machine| {
+            let mut value = serde_json::to_value(machine).unwrap_or_default();
+            value["age_hours"] = json!(hours(machine));
+            value["usd_so_far"] = json!(cost(machine));
+            value
+        });
+        let unknown = unknown.iter().map(|(place, why)| json!({ "place": place, "why": why }));
+        context.printer.json(&json!({ "foreign": list.collect::<Vec<_>>(), "unknown": unknown.collect::<Vec<_>>() }));
+    } else if machines.is_empty() {
+        // Where nobody could look, something may run.
+        context.printer.line(if unknown.is_empty() {
+            "no GPU machine that is not yours runs, and none with a tag of yours that `lamp` did not launch"
+        } else {
+            "no GPU machine that is not yours was seen where somebody answered"
+        });
+    } else {
+        let known = |value: Option<f64>, unit: &str| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.0}{unit}"));
+        let rows: Vec<Vec<String>> = machines
+            .iter()
+            .map(|machine| {
+                vec![
+                    machine.id.clone(),
+                    machine.name.clone().unwrap_or_default(),
+                    machine.instance_type.clone(),
+                    machine.region.to_string(),
+                    machine.usd_per_hour.map_or_else(|| "?".to_owned(), |price| format!("{:.2}", price.per_hour().dollars())),
+                    format!("{:.1}d", hours(machine) / 24.0),
+                    cost(machine).map_or_else(|| "?".to_owned(), |usd| format!("{}${usd:.2}", if machine.market == Market::Spot { "<" } else { "" })),
+                    known(machine.cpu_percent, "%"),
+                    known(machine.gpu_percent, "%"),
+                ]
+            })
+            .collect();
+        context.printer.line(foreign_table(context.printer.columns(Stream::Out), &rows));
+        for (machine, odd) in machines.iter().filter_map(|machine| Some((machine, machine.odd.as_ref()?))) {
+            context.printer.warn(format!("{} in {}: {odd}", machine.id, machine.region));
+        }
+        context.printer.hint("`lamp` touches none of these: ask whose they are, or end them in the console");
+    }
+    unreachable::sentences(unknown).iter().for_each(|unknown| context.printer.warn(unknown));
+    if unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::wrap::columns;
+
+    #[test]
+    fn a_terminal_of_80_columns_holds_what_is_swept_and_no_id_is_cut() {
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<String>>();
+        let foreign = [
+            row(&[
+                "i-0123456789abcdef0",
+                &"a notebook that somebody gave a long name ".repeat(2),
+                "g4dn.12xlarge",
+                "ap-southeast-2",
+                "12.24",
+                "104.2d",
+                "<$12345.67",
+                "12%",
+                "100%",
+            ]),
+            row(&["i-0fedcba9876543210", "", "p5.48xlarge", "us-east-1", "55.04", "0.1d", "$9.12", "?", "?"]),
+        ];
+        let own = [row(&[
+            "i-0123456789abcdef0",
+            "g5.xlarge",
+            "us-east-1",
+            "llama-fine-tune-7f3k2q",
+            "1",
+            "orphan",
+            "no heartbeat for 36 min, and its lease is 30m",
+        ])];
+        for text in [foreign_table(Some(80), &foreign), own_table(Some(80), &own)] {
+            assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
+            assert!(text.contains("i-0123456789abcdef0"), "{text}");
+        }
+        assert!(foreign_table(None, &foreign).contains("long name a notebook"), "what is piped is whole");
+    }
+}

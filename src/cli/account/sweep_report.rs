@@ -1,0 +1,166 @@
+//! What a sweep did with what it found, and the document that tells programs both: printed once, when all is done.
+//!
+//! What must never live here: what is to be ended (`policy::lifecycle::orphan`), and a question (sweep.rs, stray.rs).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::stop_cost::AtStake;
+use super::sweep::{is_shown, words};
+use super::unknown_job_machines::{self, is_stray};
+use crate::cli::{Context, ExitCode, Fault};
+use crate::controller::{Controller, EndAsked, Found, Judged, SECOND_LOOK};
+use crate::instance::{MachineRef, Residue};
+use crate::market::Region;
+
+/// What became of a machine that was to be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Done {
+    /// The cloud took the request; it ends, or stops where its disk is to stay, within minutes.
+    Asked,
+    /// By the second look nothing was to be ended any more.
+    Left,
+    /// The cloud did not take it, or nobody knows: it may still run.
+    Failed,
+    /// The cloud never stops it, and its disk is to stay: it runs on.
+    Unstoppable,
+}
+
+/// The same, with why it was not ended, as it follows on its name.
+#[derive(Debug)]
+struct End {
+    done: Done,
+    trouble: Option<String>,
+}
+
+/// A piece of residue; an id is unique within its kind and region.
+type Left = (Region, String, String);
+
+/// What was done; what is not in it nobody has touched.
+#[derive(Debug, Default)]
+pub struct Swept {
+    machines: BTreeMap<MachineRef, End>,
+    residue: BTreeMap<Left, bool>,
+}
+
+impl Swept {
+    /// Whether all that was to be done could be.
+    pub fn is_whole(&self) -> bool {
+        self.machines.values().all(|end| end.trouble.is_none()) && self.residue.values().all(|removed| *removed)
+    }
+
+    /// Those that a person has named at once, orphans after a second look.
+    pub async fn end(&mut self, context: &Context, controller: &Controller, machines: &[&Judged]) {
+        let (named, orphans): (Vec<&Judged>, Vec<&Judged>) = machines.iter().partition(|judged| is_stray(judged));
+        for stray in named {
+            self.end_one(context, controller, stray).await;
+        }
+        if orphans.is_empty() {
+            return;
+        }
+        context.printer.note(format!("looking again in {} s, before anything is ended", SECOND_LOOK.as_secs()));
+        context.clock.sleep(SECOND_LOOK).await;
+        for orphan in orphans {
+            self.end_one(context, controller, orphan).await;
+        }
+    }
+
+    async fn end_one(&mut self, context: &Context, controller: &Controller, judged: &Judged) {
+        let (machine, job) = (judged.view.machine(), &judged.view.tags.job);
+        let (ended, otherwise) = if is_stray(judged) {
+            (controller.end_stray(&machine).await, "it is gone by now, or its job is known here")
+        } else {
+            (controller.end_orphan(judged).await, "it is no orphan any more")
+        };
+        let printer = &context.printer;
+        let (done, trouble) = match ended {
+            Ok(Some(EndAsked::Ends)) => {
+                printer.note(format!("asked the cloud to end {machine} of job `{job}`; `lamp sweep` shows when it is gone"));
+                (Done::Asked, None)
+            }
+            Ok(Some(EndAsked::Stops)) => {
+                printer.note(format!("asked the cloud to stop {machine}, and its disk stays; `lamp cancel {job}` gives it up"));
+                (Done::Asked, None)
+            }
+            Ok(Some(EndAsked::RunsOn(why))) => {
+                printer.warn(format!("{machine} in {} {why}", machine.region));
+                (Done::Unstoppable, Some(why))
+            }
+            Ok(None) => {
+                printer.note(format!("{machine} is left alone: {otherwise}"));
+                (Done::Left, None)
+            }
+            Err(error) => {
+                let trouble = format!("may still run and bill: {}", Fault::from_error(ExitCode::UNREACHABLE, &error).sentence());
+                printer.warn(format!("{machine} in {} {trouble}; type the same again", machine.region));
+                (Done::Failed, Some(trouble))
+            }
+        };
+        self.machines.insert(machine, End { done, trouble });
+    }
+
+    pub async fn clear(&mut self, context: &Context, controller: &Controller, residue: &[&Residue]) {
+        for left in residue {
+            let removed = match controller.clear(left).await {
+                Ok(()) => {
+                    context.printer.note(format!("removed {} {}", left.kind, left.id));
+                    true
+                }
+                Err(error) => {
+                    context.printer.warn(format!("{} {} is still there: {error}", left.kind, left.id));
+                    false
+                }
+            };
+            self.residue.insert(key(left), removed);
+        }
+    }
+
+    /// For programs, in the end; people have read it line by line.
+    pub fn tell(&self, context: &Context, found: &Found, at_stake: &AtStake) {
+        if context.is_machine_output() {
+            context.printer.json(&self.document(found, at_stake, context.clock.now()));
+        }
+    }
+
+    fn document(&self, found: &Found, at_stake: &AtStake, now: Timestamp) -> Value {
+        let machines = found.machines.iter().filter(|judged| is_shown(judged)).map(|judged| {
+            let (verdict, why) = words(&judged.verdict);
+            let view = &judged.view;
+            let mut machine = json!({
+                "instance": view.id, "instance_type": view.instance_type, "region": view.region, "market": view.market, "state": view.state,
+                "job": view.tags.job, "attempt": view.tags.attempt, "launched": view.launched, "verdict": verdict, "why": why,
+            });
+            for (field, value) in unknown_job_machines::figures(view, now) {
+                machine[field] = value;
+            }
+            machine["checkpoint"] = at_stake.figure(judged);
+            let end = self.machines.get(&view.machine());
+            machine["done"] = json!(end.map(|end| end.done));
+            machine["trouble"] = json!(end.and_then(|end| end.trouble.as_ref()));
+            machine
+        });
+        let residue = found.residue.iter().map(|left| {
+            let mut piece = json!(left);
+            piece["removed"] = json!(self.residue.get(&key(left)));
+            piece
+        });
+        json!({
+            "machines": machines.collect::<Vec<_>>(),
+            "residue": residue.collect::<Vec<_>>(),
+            "unknown": places(&found.unknown),
+            "unasked": places(&found.unasked),
+        })
+    }
+}
+
+fn key(left: &Residue) -> Left {
+    (left.region.clone(), left.kind.clone(), left.id.clone())
+}
+
+fn places(list: &[(String, String)]) -> Vec<Value> {
+    list.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect()
+}

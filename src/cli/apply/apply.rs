@@ -1,0 +1,389 @@
+//! `lamp apply`: makes the jobs be what the job files of a directory say.
+//!
+//! ```text
+//!   files ─┐
+//!          ├─ policy::schedule::apply_diff ─ shown, asked ─ stop ─ make jobs ─ hand schedules to the daemon
+//!   set ───┘                                 (apply_do.rs)
+//! ```
+//! The set is everything in the job root that carries its label and our name; nothing else is looked at twice. What must
+//! never live here: what follows from a changed file (`policy::schedule::apply_diff`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use serde_json::json;
+
+use super::caps_cost::{self, Capped};
+use super::cost::Costs;
+use super::execute::{self, Scheduled};
+use super::job_files::files_of;
+use super::shortfall::Short;
+use crate::cli::account::proof_gate;
+use crate::cli::output::printer::shell_word;
+use crate::cli::output::table::counted;
+use crate::cli::run::run;
+use crate::cli::run::workdir::Prepared;
+use crate::cli::shell::confirm;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault, JobArgs, render_table};
+use crate::job::{Applied, JobId, Receipt, Schedule};
+use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
+use crate::policy::schedule::apply_diff::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of};
+use crate::wire::Store;
+
+/// Make the jobs be what the job files in a directory say
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A directory with job files (`*.toml`, `*.json`), or single files
+    #[arg(required = true, value_name = "DIR|FILE")]
+    pub paths: Vec<PathBuf>,
+
+    /// Show what would be done; do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Stop the job of a changed file before the new one is made, and older ones that an earlier call left running
+    #[arg(long)]
+    pub replace: bool,
+
+    /// Stop what is left of files that are gone
+    #[arg(long)]
+    pub prune: bool,
+
+    /// Make a job again of an unchanged file whose last job was stopped, has failed or came to a limit
+    #[arg(long)]
+    pub again: bool,
+
+    /// Do not ask before something is stopped
+    #[arg(short, long)]
+    pub yes: bool,
+
+    /// Hand jobs at AWS to the daemon although nothing has shown lately that their machines end by themselves
+    #[arg(long)]
+    pub unproven: bool,
+
+    /// The name of the set that the files belong to [default: the directory's name]
+    #[arg(long, value_name = "NAME")]
+    pub set: Option<String>,
+}
+
+/// One job file, ready to be made.
+pub struct Ready {
+    pub prepared: Prepared,
+    pub applied: Applied,
+    /// Its schedule, packed, and what is kept of it in the job root.
+    pub scheduled: Option<Scheduled>,
+}
+
+/// Jobs and schedules are read so many at a time.
+const READS_IN_FLIGHT: usize = 16;
+
+/// What every fault means until something is done: others of the account's jobs may run, and bill.
+const UNCHANGED: &str = "nothing was changed: what runs goes on";
+
+/// The same once files were made one after the other.
+const AS_FAR: &str = "what was done before that stays, and what runs goes on";
+
+/// # Errors
+/// A file has errors, something would be stopped and nobody said yes, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let mut means = UNCHANGED;
+    apply(args, context, &mut means).await.map_err(|fault| of_a_set(fault, means))
+}
+
+/// `fault` as it stands where one job is asked for says that nothing bills.
+fn of_a_set(mut fault: Fault, means: &str) -> Fault {
+    let meaning = fault.meaning.take().unwrap_or_else(|| means.to_owned());
+    let meaning = ["no job was made: nothing was started, and nothing bills", "nothing was started, and nothing bills"]
+        .iter()
+        .fold(meaning, |meaning, alone| meaning.replace(alone, means));
+    let is_said = means != UNCHANGED || meaning.contains("nothing was changed");
+    let meaning = if is_said { meaning } else { format!("{meaning}; {means}") };
+    let others = std::mem::take(&mut fault.others);
+    fault.others = others.into_iter().map(|other| of_a_set(other, means)).collect();
+    fault.meaning(meaning)
+}
+
+async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Result<ExitCode, Fault> {
+    let (files, whole) = files_of(&args.paths, context)?;
+    let set = match &args.set {
+        Some(set) => JobId::slug(set),
+        None => set_of(&args.paths[0], whole, context),
+    };
+    let store = if args.dry_run { job_root::open_existing(context).await? } else { job_root::open(context).await? };
+    let mut ready = Vec::new();
+    for file in &prepare_all(&files, context)? {
+        ready.push(execute::ready(context, &store, &set, file).await?);
+    }
+    let (jobs, short) = jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
+    let kept = schedules_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
+    let scheduled: BTreeSet<String> = kept.iter().map(|(_, record)| record.applied.file.clone()).collect();
+    let facts: Vec<FileFact> = ready.iter().map(fact).collect();
+    let wishes = ApplyWishes { replace: args.replace, prune: args.prune, again: args.again, whole };
+    let planned = changes(&facts, &jobs, &scheduled, wishes);
+    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    let costs = Costs::of(context, &controller, &planned, &ready).await;
+    let capped = caps_cost::of(context, &store, &planned, &costs).await?;
+    if !context.is_machine_output() {
+        let falls_short = |change: &Change| {
+            let scheduled = ready.iter().find(|one| one.applied.file == change.file).and_then(|one| one.scheduled.as_ref());
+            if scheduled.is_some_and(Scheduled::is_of_another_workdir) {
+                return Some("another file in its workdir, the same words".to_owned());
+            }
+            let newest = newest_of(&change.file, &jobs).filter(|_| change.change == ChangeKind::Unchanged && change.kind == Applies::Job)?;
+            short.get(&newest.job).map(|short| short.told(&again(&args.paths, whole, &change.file, &set, context)))
+        };
+        let ends = |job: &JobId| matches!(short.get(job), Some(Short::Ends));
+        show(context, &set, &planned, &costs, (falls_short, ends));
+        capped.iter().for_each(|capped| capped.tell(context));
+    }
+    let costs = (costs, capped);
+    if args.dry_run {
+        let refused = [costs.0.refuse(), refuse_unproven(args, context, &store, &planned, &ready).await];
+        let refused: Vec<Fault> = refused.into_iter().filter_map(Result::err).collect();
+        for refused in refused.iter().filter(|_| !context.is_machine_output()) {
+            context.printer.warn(format!("it would be refused: {}", refused.sentence()));
+            refused.hint.iter().for_each(|hint| context.printer.hint(hint));
+        }
+        tell(context, &set, &planned, &costs, &[], true);
+        return Ok(refused.first().map_or(ExitCode::SUCCESS, |refused| refused.code));
+    }
+    if planned.iter().all(Change::is_nothing) {
+        tell(context, &set, &planned, &costs, &[], false);
+        return Ok(ExitCode::SUCCESS);
+    }
+    costs.0.refuse()?;
+    refuse_unproven(args, context, &store, &planned, &ready).await?;
+    if planned.iter().any(|change| change.makes() && change.kind == Applies::Job) {
+        run::refuse_wrong_clock(controller.check_clock().await)?;
+    }
+    confirm(args, context, &planned)?;
+    *means = AS_FAR;
+    let made = execute::carry_out(context, &store, &controller, &planned, &ready, &jobs, &kept).await?;
+    tell(context, &set, &planned, &costs, &made, false);
+    Ok(made.iter().find_map(|made| made.refused.as_ref()).map_or(ExitCode::SUCCESS, run::exit_code))
+}
+
+fn fact(ready: &Ready) -> FileFact {
+    FileFact {
+        file: ready.applied.file.clone(),
+        sha256: ready.applied.sha256.clone(),
+        is_scheduled: ready.scheduled.is_some(),
+        is_as_kept: ready.scheduled.as_ref().is_some_and(Scheduled::is_as_kept),
+    }
+}
+
+/// A directory's own name; of files, that of the directory they are in.
+fn set_of(path: &Path, whole: bool, context: &Context) -> String {
+    let path = context.current_dir.join(path);
+    let path = path.canonicalize().unwrap_or(path);
+    let folder = if whole { Some(path.as_path()) } else { path.parent() };
+    JobId::slug(&folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+}
+
+/// All files are read before anything is done, and all that is wrong with them is said at once.
+fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fault> {
+    let (mut prepared, mut faults) = (Vec::new(), Vec::new());
+    for file in files {
+        match (JobArgs { file: Some(file.clone()), ..JobArgs::default() }).prepare(context) {
+            Ok(job) => prepared.push(job),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let count = faults.len();
+    match faults.pop() {
+        None => Ok(prepared),
+        Some(mut last) => {
+            // A program reads one document, whatever is wrong.
+            if context.is_machine_output() {
+                last.others = faults;
+            } else {
+                faults.into_iter().for_each(|fault| context.printer.fault(&of_a_set(fault, UNCHANGED)));
+            }
+            Err(if count == 1 { last } else { last.also(format!("{count} of {} files cannot be applied", files.len())) })
+        }
+    }
+}
+
+/// The path of a file as the user would type it.
+fn typed(paths: &[PathBuf], whole: bool, file: &str) -> PathBuf {
+    let named = || paths.iter().find(|path| path.file_name().is_some_and(|name| name == file));
+    if whole { paths[0].join(file) } else { named().cloned().unwrap_or_else(|| PathBuf::from(file)) }
+}
+
+/// What makes the job of one file of the set again, as the user would type it.
+fn again(paths: &[PathBuf], whole: bool, file: &str, set: &str, context: &Context) -> String {
+    let path = typed(paths, whole, file);
+    // By itself, a link is of the set of the directory that it leads to.
+    let set = if set_of(&path, false, context) == set { String::new() } else { format!(" --set {set}") };
+    format!("lamp apply {}{set} --again", shell_word(&path.to_string_lossy()))
+}
+
+/// What this set and owner has made, and which of it falls short; of no other job anything is kept.
+async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<JobFact>, BTreeMap<JobId, Short>), JobDirError> {
+    let all = jobdir::jobs(store.as_ref()).await?;
+    let facts = stream::iter(all).map(|job| {
+        let dir = JobDir::new(Arc::clone(store), job);
+        async move {
+            match job_fact(&dir, set, &context.user.owner).await {
+                Err(error) => match job_root::one_job_only(&dir, &error) {
+                    Some(why) => {
+                        context.printer.warn(format!("left out: {why}"));
+                        Ok(None)
+                    }
+                    None => Err(error),
+                },
+                found => found,
+            }
+        }
+    });
+    let facts: Vec<Option<(JobFact, Option<Short>)>> = facts.buffered(READS_IN_FLIGHT).try_collect().await?;
+    let (mut jobs, mut short) = (Vec::new(), BTreeMap::new());
+    for (fact, falls_short) in facts.into_iter().flatten() {
+        short.extend(falls_short.map(|how| (fact.job.clone(), how)));
+        jobs.push(fact);
+    }
+    Ok((jobs, short))
+}
+
+async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFact, Option<Short>)>, JobDirError> {
+    // A job that this version does not understand was not made by it.
+    let spec = match dir.spec().await {
+        Err(JobDirError::Store(error)) => return Err(error.into()),
+        Err(_) => None,
+        Ok(spec) => spec,
+    };
+    let Some(spec) = spec else { return Ok(None) };
+    let Some(applied) = spec.applied.filter(|applied| applied.set == set && applied.owner == owner) else { return Ok(None) };
+    let receipt = jobdir::unless_damaged(dir.receipt().await)?;
+    let short = Short::of(dir, receipt.as_ref()).await?;
+    let fell_short = short.as_ref().is_some_and(Short::is_over);
+    Ok(Some((JobFact { job: spec.job, applied, created: spec.created, has_ended: receipt.is_some(), fell_short }, short)))
+}
+
+/// The schedules of this set and owner that are in force.
+async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec<(ScheduleDir, Schedule)>, JobDirError> {
+    let mut kept = Vec::new();
+    for dir in jobdir::schedules(store, Some(set)).await? {
+        let record = dir.record().await?.filter(|record| record.removed.is_none() && record.applied.owner == context.user.owner);
+        kept.extend(record.map(|record| (dir, record)));
+    }
+    Ok(kept)
+}
+
+/// `short`: what is to be said of a file whose job falls short of it; `ends`: which jobs were asked to end.
+fn show(
+    context: &Context,
+    set: &str,
+    planned: &[Change],
+    costs: &Costs,
+    (short, ends): (impl Fn(&Change) -> Option<String>, impl Fn(&JobId) -> bool),
+) {
+    if planned.is_empty() {
+        context.printer.note(format!("no job files, and nothing is left of the set `{set}`"));
+        return;
+    }
+    let names = |jobs: &[JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let rows: Vec<Vec<String>> = planned
+        .iter()
+        .map(|change| {
+            let mut also: Vec<String> = short(change).iter().map(|short| context.printer.in_root(short)).collect();
+            if !change.stops.is_empty() {
+                also.push(format!("stops {}", names(&change.stops)));
+            }
+            let (ending, running): (Vec<JobId>, Vec<JobId>) = change.leaves.iter().cloned().partition(|job| ends(job));
+            if !running.is_empty() {
+                also.push(format!("leaves {} running", names(&running)));
+            }
+            if !ending.is_empty() {
+                also.push(format!("{} ends already", names(&ending)));
+            }
+            if change.unschedules {
+                also.push("ends its schedule".to_owned());
+            } else if change.change == ChangeKind::Gone && change.kind == Applies::Schedule {
+                also.push("leaves its schedule".to_owned());
+            }
+            let kind = if change.kind == Applies::Schedule { "schedule" } else { "job" };
+            vec![change.file.clone(), kind.to_owned(), word(change.change).to_owned(), costs.word(&change.file), also.join("; ")]
+        })
+        .collect();
+    context.printer.line(render_table(&["file", "kind", "change", "at most", "also"], &rows, &[]));
+    costs.tell(context);
+    if planned.iter().any(|change| change.change == ChangeKind::Gone && change.is_nothing()) {
+        context.printer.hint("`--prune` stops what is left of files that are gone");
+    }
+    let leaves = |kind: ChangeKind| planned.iter().any(|change| change.change == kind && change.leaves.iter().any(|job| !ends(job)));
+    if leaves(ChangeKind::Changed) {
+        context.printer.hint("`--replace` stops the job of a changed file before the new one is made");
+    } else if leaves(ChangeKind::Unchanged) {
+        context.printer.hint("`--replace` stops the older jobs of a file");
+    }
+}
+
+fn word(change: ChangeKind) -> &'static str {
+    match change {
+        ChangeKind::Create => "create",
+        ChangeKind::Unchanged => "unchanged",
+        ChangeKind::Again => "again",
+        ChangeKind::Changed => "changed",
+        ChangeKind::Gone => "gone",
+    }
+}
+
+/// What is made here runs on when this workstation is off.
+async fn refuse_unproven(args: &Args, context: &Context, store: &Store, planned: &[Change], ready: &[Ready]) -> Result<(), Fault> {
+    let is_made = |file: &str| planned.iter().any(|change| change.file == file && change.makes());
+    let machines = ready.iter().filter(|one| is_made(&one.applied.file)).map(|one| &one.prepared.loaded.spec.machine);
+    let machines: Vec<_> = machines.filter(|machine| proof_gate::is_asked(machine.cloud, args.unproven)).collect();
+    if machines.is_empty() {
+        return Ok(());
+    }
+    let workstation = job_root::workstation(context)?;
+    let mut regions = BTreeSet::new();
+    for machine in machines {
+        regions.extend(workstation.aws_regions(&machine.regions).await);
+    }
+    proof_gate::look(&workstation, store).await?.refuse(context, &regions, None)
+}
+
+/// Before anything that was running is stopped.
+fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fault> {
+    let jobs: usize = planned.iter().map(|change| change.stops.len()).sum();
+    let schedules = planned.iter().filter(|change| change.unschedules).count();
+    if args.yes || jobs + schedules == 0 {
+        return Ok(());
+    }
+    let what = format!("this stops {} and ends {}", counted(jobs as u64, "job"), counted(schedules as u64, "schedule"));
+    confirm::confirm(context, &what, args.yes, "nothing was changed")
+}
+
+fn tell(context: &Context, set: &str, planned: &[Change], (costs, capped): &(Costs, Option<Capped>), made: &[execute::Made], dry_run: bool) {
+    if context.is_machine_output() {
+        let changes: Vec<serde_json::Value> = planned
+            .iter()
+            .map(|change| {
+                let mut value = json!(change);
+                let made = made.iter().find(|made| made.file == change.file);
+                let refused = made.and_then(|made| made.refused.as_ref());
+                value["made"] = json!(made.map(|made| &made.name));
+                value["refused"] = json!(refused.map(|receipt: &Receipt| &receipt.reason));
+                value["waits_for"] = json!(capped.as_ref().and_then(|capped| capped.waits.get(&change.file)));
+                for (name, field) in costs.fields(&change.file) {
+                    value[name] = field;
+                }
+                value
+            })
+            .collect();
+        context.printer.json(&json!({ "set": set, "dry_run": dry_run, "changes": changes, "caps": capped.as_ref().map(|capped| &capped.shown) }));
+    } else if dry_run {
+        context.printer.note("nothing was done");
+    } else if planned.iter().all(Change::is_nothing) {
+        context.printer.note("nothing to do");
+    }
+    if !made.is_empty() {
+        run::note_daemon(context, made.iter().any(|made| made.kind == Applies::Schedule));
+    }
+}

@@ -1,0 +1,56 @@
+//! The user's caps and what counts against them, for `plan` and `status`.
+
+use serde::Serialize;
+
+use crate::cli::run::run;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, Fault};
+use crate::config::CapsReader;
+use crate::controller::CapsInForce;
+use crate::market::{Usd, UsdPerHour};
+use crate::wire::Store;
+
+/// As the configuration says them at the start, and then at each launch.
+pub fn in_force(context: &Context) -> CapsInForce {
+    let reader = CapsReader::new(context.environment.clone(), &context.user);
+    CapsInForce::read_by(context.user.caps, move || reader.read().map_err(|error| error.in_a_line()))
+}
+
+/// The field names are an interface (docs/cli-json.md).
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CapsShown {
+    pub usd_per_hour: Option<UsdPerHour>,
+    pub usd_per_day: Option<Usd>,
+    pub machines: usize,
+    pub usd_per_hour_now: UsdPerHour,
+    pub usd_last_day: Usd,
+}
+
+/// `None`: there is no cap, and nothing is asked of the job root.
+///
+/// # Errors
+/// The job root does not answer.
+pub async fn shown(context: &Context, store: &Store) -> Result<Option<CapsShown>, Fault> {
+    let caps = context.user.caps;
+    if caps.are_none() {
+        return Ok(None);
+    }
+    let controller = run::controller(&job_root::workstation(context)?, store)?;
+    let spending = controller.spending().await.map_err(|error| job_root::record_fault(&error))?;
+    Ok(Some(CapsShown {
+        usd_per_hour: caps.usd_per_hour,
+        usd_per_day: caps.usd_per_day,
+        machines: spending.machines,
+        usd_per_hour_now: spending.usd_per_hour,
+        usd_last_day: spending.usd_last_day,
+    }))
+}
+
+impl CapsShown {
+    /// `of your caps: $8.20 of $10.00 an hour, $31.00 of $50.00 in 24 hours`
+    pub fn text(&self) -> String {
+        let hour = self.usd_per_hour.map(|cap| format!("{} of {} an hour", self.usd_per_hour_now.per_hour(), cap.per_hour()));
+        let day = self.usd_per_day.map(|cap| format!("{} of {cap} in 24 hours", self.usd_last_day));
+        format!("of your caps: {}", hour.into_iter().chain(day).collect::<Vec<_>>().join(", "))
+    }
+}

@@ -1,0 +1,266 @@
+//! The hand of `lamp apply`: stops, makes jobs, and keeps schedules in the job root.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::apply::Ready;
+use crate::cli::control::download::with_progress;
+use crate::cli::run::attach::Attached;
+use crate::cli::run::run;
+use crate::cli::run::run::Launched;
+use crate::cli::run::submission::{self, Pending};
+use crate::cli::run::workdir::Prepared;
+use crate::cli::shell::ctrl_c::Left;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::controller::{Controller, JobMemory, applied_id};
+use crate::job::{Applied, JobId, RECORD_FORMAT, Receipt, ResolvedSpec, Schedule, Wish};
+use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
+use crate::market::Cloud;
+use crate::policy::schedule::apply_diff::{Applies, Change, JobFact};
+use crate::wire::{Store, Workstation};
+
+/// A schedule as the file says it, and as it is kept.
+pub struct Scheduled {
+    pub dir: ScheduleDir,
+    pub new: Schedule,
+    pub kept: Option<Schedule>,
+    pub packed: Pending,
+}
+
+/// What was made of a file.
+pub struct Made {
+    pub file: String,
+    pub kind: Applies,
+    /// The job's id, or the schedule's name.
+    pub name: String,
+    /// Its launch was refused for good, and it has ended.
+    pub refused: Option<Receipt>,
+}
+
+impl Scheduled {
+    /// Whether what is kept is what the file says, to the last file of the workdir.
+    pub fn is_as_kept(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && has_same_code(kept, &self.new))
+    }
+
+    /// Whether no word of it is another, but a file of its workdir: what stands beside it counts, a job file too.
+    pub fn is_of_another_workdir(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && !has_same_code(kept, &self.new))
+    }
+}
+
+/// The same workdir, wherever it was packed.
+fn has_same_code(kept: &Schedule, new: &Schedule) -> bool {
+    kept.code.as_ref().map(|code| &code.sha256) == new.code.as_ref().map(|code| &code.sha256)
+}
+
+/// The same but for the workdir.
+fn has_same_words(kept: &Schedule, new: &Schedule) -> bool {
+    kept.removed.is_none() && kept.applied == new.applied && kept.schedule == new.schedule && kept.spec == new.spec && kept.here == new.here
+}
+
+/// Reads what is kept of a file, and packs the workdir of a scheduled one.
+///
+/// # Errors
+/// The job root does not answer, the workdir cannot be packed, or the schedule is somebody else's.
+pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepared) -> Result<Ready, Fault> {
+    let loaded = &prepared.loaded;
+    let file = loaded.file.as_deref().unwrap_or(Path::new(""));
+    run::refuse_cloud(loaded.spec.machine.cloud)?;
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let applied = Applied {
+        set: set.to_owned(),
+        file: name.clone(),
+        sha256: loaded.file_sha256.clone().unwrap_or_default(),
+        owner: context.user.owner.clone(),
+        due: None,
+    };
+    let prepared = Prepared { loaded: loaded.clone(), survey: prepared.survey.clone() };
+    let Some(schedule) = loaded.schedule.clone() else { return Ok(Ready { prepared, applied, scheduled: None }) };
+    let dir = ScheduleDir::new(Arc::clone(store), set, &JobId::slug(&file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default()));
+    let kept = dir.record().await.map_err(|error| job_root::record_fault(&error))?;
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.applied.owner != applied.owner || kept.applied.file != applied.file) {
+        let whose = format!("the schedule `{set}/{}` is `{}` of `{}`", dir.name(), kept.applied.file, kept.applied.owner);
+        return Err(Fault::new(ExitCode::REFUSED, whose).meaning("nothing was changed").hint("`--set NAME` keeps yours beside it"));
+    }
+    let packed = submission::pack(context, &prepared, submission::spec(context, loaded))?;
+    let here = match loaded.spec.machine.cloud {
+        Cloud::Local => Some(here(context)?),
+        Cloud::Aws => None,
+    };
+    let mut new = Schedule {
+        format: RECORD_FORMAT,
+        applied: applied.clone(),
+        since: context.clock.now(),
+        written_by: packed.spec.written_by.clone(),
+        schedule,
+        spec: loaded.spec.clone(),
+        code: packed.spec.code.clone(),
+        origins: loaded.origins.clone(),
+        here,
+        removed: None,
+    };
+    // Another workdir alone makes nothing due again.
+    if let Some(kept) = kept.as_ref().filter(|kept| has_same_words(kept, &new)) {
+        new.since = kept.since;
+    }
+    Ok(Ready { prepared, applied, scheduled: Some(Scheduled { dir, new, kept, packed }) })
+}
+
+fn here(context: &Context) -> Result<String, Fault> {
+    let here = job_root::workstation(context)?.here();
+    here.map(|here| here.as_str().to_owned()).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
+}
+
+/// Stops first, then makes; what was done when something fails is found by the next call.
+///
+/// # Errors
+/// The job root or the cloud refuses.
+pub async fn carry_out(
+    context: &Context,
+    store: &Store,
+    controller: &Controller,
+    planned: &[Change],
+    ready: &[Ready],
+    jobs: &[JobFact],
+    kept: &[(ScheduleDir, Schedule)],
+) -> Result<Vec<Made>, Fault> {
+    let mut left = Left::listen();
+    for change in planned {
+        if change.unschedules {
+            unschedule(context, &change.file, kept).await?;
+        }
+        for job in &change.stops {
+            stop(context, store, controller, job, change.makes().then_some(&mut left)).await?;
+        }
+    }
+    let mut made = Vec::new();
+    for change in planned.iter().filter(|change| change.makes()) {
+        let Some(ready) = ready.iter().find(|ready| ready.applied.file == change.file) else { continue };
+        let (name, refused) = match &ready.scheduled {
+            Some(scheduled) => (left.or_give_up(broken_off, keep(context, scheduled)).await?, None),
+            None => make_job(context, store, controller, ready, jobs, &mut left).await?,
+        };
+        made.push(Made { file: change.file.clone(), kind: change.kind, name, refused });
+    }
+    Ok(made)
+}
+
+async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedule)]) -> Result<(), Fault> {
+    for (dir, record) in kept.iter().filter(|(_, record)| record.applied.file == file) {
+        let ended = Schedule { removed: Some(context.clock.now()), ..record.clone() };
+        dir.put_record(&ended, &*context.clock).await.map_err(|error| schedule_fault(&error))?;
+        context.printer.note(format!("{file}: its schedule has ended"));
+    }
+    Ok(())
+}
+
+/// Leaves the wish; `wait`: until its machine is gone, because another job takes its place, or its user has gone.
+async fn stop(context: &Context, store: &Store, controller: &Controller, job: &JobId, wait: Option<&mut Left>) -> Result<(), Fault> {
+    let workstation = job_root::workstation(context)?;
+    let dir = JobDir::new(Arc::clone(store), job.clone());
+    dir.insist_on(Wish::Stop, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, job))?;
+    context.printer.note(format!("asked {job} to stop"));
+    let waits = wait.is_some();
+    if let Some(left) = wait
+        && Attached::new(context, &dir).without_log().follow_and_drive_on(controller, JobMemory::default(), left).await?.is_some()
+    {
+        return Ok(());
+    }
+    run::hand_over(&workstation, job)?;
+    if waits { Err(broken_off()) } else { Ok(()) }
+}
+
+/// What is made stays made.
+fn broken_off() -> Fault {
+    Fault::new(ExitCode::CTRL_C, "left before all was made").hint("run it again: it goes on where it was")
+}
+
+/// The id of the job; and its receipt, where its launch was refused for good.
+async fn make_job(
+    context: &Context,
+    store: &Store,
+    controller: &Controller,
+    ready: &Ready,
+    jobs: &[JobFact],
+    left: &mut Left,
+) -> Result<(String, Option<Receipt>), Fault> {
+    let applied = &ready.applied;
+    let workstation = job_root::workstation(context)?;
+    // The same for two calls at once, and another when a file returns to what it was.
+    let before = jobs.iter().filter(|job| job.applied.file == applied.file).count();
+    let job = applied_id(&store.url(), &ready.prepared.loaded.spec.name, applied, &format!("{}\n{before}", applied.sha256));
+    let here = JobDir::new(Arc::clone(store), job.clone());
+    let is_old = jobs.iter().any(|old| old.job == job);
+    if !is_old && is_there(&here).await {
+        return there_already(context, &workstation, applied, &here);
+    }
+    let spec = ResolvedSpec { job, applied: Some(applied.clone()), owner: None, ..submission::spec(context, &ready.prepared.loaded) };
+    let planned = left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
+    let dir = match planned {
+        Ok(planned) => {
+            let launched = run::launch(context, store, controller, &ready.prepared, spec.into(), planned, left).await;
+            let Launched { dir, memory, .. } = match launched {
+                Ok(launched) => launched,
+                // Others may have been made before.
+                Err(fault) if fault.code == ExitCode::CTRL_C => return Err(broken_off()),
+                Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
+                Err(fault) => return Err(fault),
+            };
+            if let Some(receipt) = run::refused_for_good(&dir, &memory).await {
+                context.printer.warn(format!("{}: job {} has ended: {}", applied.file, dir.job(), receipt.reason));
+                run::hinted(context, &dir, &receipt).await;
+                return Ok((dir.job().to_string(), Some(receipt)));
+            }
+            dir
+        }
+        // What cannot be had now is waited for, as after any launch that found nothing.
+        Err(error) => {
+            context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
+            let pending = submission::pack(context, &ready.prepared, spec)?;
+            left.or_give_up(broken_off, pending.shown(context, pending.upload(controller))).await?;
+            let (made, _) = left.undisturbed(context, controller.make(&here, &pending.spec)).await;
+            match made.ok_or_else(broken_off)? {
+                Ok(()) => here,
+                Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
+                Err(error) => return Err(submission::submit_fault(&error)),
+            }
+        }
+    };
+    let driver = run::hand_over(&workstation, dir.job())?;
+    context.printer.note(format!("{}: job {}; {driver}", applied.file, dir.job()));
+    Ok((dir.job().to_string(), None))
+}
+
+/// Whether the job is there, of which this call knows that it has not made it.
+async fn is_there(dir: &JobDir) -> bool {
+    matches!(dir.spec().await, Ok(Some(_)))
+}
+
+/// Two calls at once give it the same name, and one of them makes it; or this one has, and lost the reply. What the file asks for is
+/// done all the same, and two that drive it do no harm: nobody here knows that another does.
+fn there_already(context: &Context, workstation: &Workstation, applied: &Applied, dir: &JobDir) -> Result<(String, Option<Receipt>), Fault> {
+    let job = dir.job();
+    let driver = run::hand_over(workstation, job)?;
+    context.printer.note(format!("{}: job {job} is there already; {driver}", applied.file));
+    context.printer.hint(format!("`lamp status {job}` shows how it stands"));
+    Ok((job.to_string(), None))
+}
+
+fn schedule_fault(error: &JobDirError) -> Fault {
+    let fault = job_root::record_fault(error);
+    if matches!(error, JobDirError::Unsure(_)) { fault.hint("`lamp schedules` shows what is kept; to run it again does no harm") } else { fault }
+}
+
+async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault> {
+    let Scheduled { dir, new, packed, .. } = scheduled;
+    let fault = |error: JobDirError| job_root::record_fault(&error);
+    if let Some(code) = &new.code {
+        let sending = dir.put_code(&code.sha256, &packed.archive().path);
+        with_progress(context, || "sending the code".to_owned(), sending).await.map_err(fault)?;
+    }
+    dir.put_record(new, &*context.clock).await.map_err(|error| schedule_fault(&error))?;
+    context.printer.note(format!("{}: schedule `{}/{}`", new.applied.file, dir.set(), dir.name()));
+    Ok(format!("{}/{}", dir.set(), dir.name()))
+}

@@ -1,0 +1,10 @@
+//! `lamp apply` and `lamp schedules`: jobs as the files of a directory say.
+
+pub(crate) mod apply;
+pub(crate) mod caps_cost;
+pub(crate) mod caps_view;
+pub(crate) mod cost;
+pub(crate) mod execute;
+pub(crate) mod job_files;
+pub(crate) mod schedules;
+pub(crate) mod shortfall;

@@ -1,0 +1,275 @@
+//! `lamp daemon`: drives every job of its job roots, in the foreground; systemd keeps it (systemd/lamp-controller.service).
+//!
+//! ```text
+//!   --job-root A --job-root B ──> a lock, a store and a controller for each ──> one loop for each, on one thread
+//! ```
+//! The loops know nothing of each other, but for what they spend: one user's caps count all of these job roots together. What must
+//! never live here: a decision about a job.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use futures::future::join_all;
+use tracing::Instrument as _;
+
+use crate::cli::output::table::counted;
+use crate::cli::run::attach::TELLING_MAX;
+use crate::cli::run::run;
+use crate::cli::shell::{ctrl_c, job_root};
+use crate::cli::status::undriven_jobs::Undriven;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::controller::Controller;
+use crate::job::JobId;
+use crate::jobdir::{JobDir, JobDirError};
+use crate::wire::{DaemonLock, DrivingLock, Service, Store, Workstation};
+
+/// Drive all jobs of the job root: relaunch after interruptions, write receipts
+///
+/// Of several job roots: `lamp --job-root A --job-root B daemon`. Caps count the jobs of all of them.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Only this job, by its id, the beginning of it, or its name; may be repeated
+    #[arg(long, value_name = "JOB")]
+    pub job: Vec<String>,
+
+    /// End when the jobs named have ended, or when nobody answers this process and a newer one drives them too
+    #[arg(long, requires = "job")]
+    pub until_done: bool,
+}
+
+/// # Errors
+/// A job root cannot be opened, or another daemon drives it.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    if !args.job.is_empty() && !context.more_job_roots.is_empty() {
+        return Err(Fault::new(ExitCode::USAGE, "--job names a job of one job root, and --job-root was given more than once"));
+    }
+    let mut desks = Vec::new();
+    let here = job_root::workstation(context)?;
+    for root in std::iter::once(&context.job_root).chain(&context.more_job_roots) {
+        desks.push(Desk::open(args, context, &here.at(root)).await?);
+    }
+    Controller::count_together(&mut desks.iter_mut().map(|desk| &mut desk.controller).collect::<Vec<_>>());
+    let service = here.service();
+    if args.until_done {
+        desks.iter_mut().for_each(|desk| desk.take_over(&here.owner));
+    }
+    // Before the word that it drives: whoever reads that may end it at once.
+    let mut left = ctrl_c::Left::listen();
+    service.ready();
+    let roots: Vec<&str> = std::iter::once(&context.job_root).chain(&context.more_job_roots).map(String::as_str).collect();
+    context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", roots.join(", ")));
+    if context.user.caps.let_nothing() {
+        context.printer.warn("a cap in [caps] is 0: nothing is launched that costs anything");
+        context.printer.hint("without `usd_per_hour` and `usd_per_day` there is no cap");
+    }
+    let pulse = Pulse::new(&*service, desks.len());
+    let driven = join_all(desks.iter().enumerate().map(|(at, desk)| {
+        let driven = desk.controller.drive_all(&desk.jobs, pulse.of(at));
+        driven.instrument(if roots.len() > 1 { of(roots[at]) } else { tracing::Span::none() })
+    }));
+    let mut has_left = false;
+    tokio::select! {
+        _ = driven => {}
+        // Nothing needs saving: what matters is in the job root.
+        () = left.heard() => has_left = true,
+        () = taken_over(context, &desks) => context.printer.note("nobody answers here, and a newer process drives this too"),
+    }
+    service.stopping();
+    // A command that tells somebody is not cut off.
+    tokio::select! {
+        _ = join_all(desks.iter().map(|desk| desk.controller.finish_telling())) => {}
+        () = context.clock.sleep(TELLING_MAX) => {}
+    }
+    if has_left {
+        let is_idle = pulse.told.get() == Some(0);
+        for desk in desks {
+            desk.leave(context, is_idle).await;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is traced of one job root says which, where there are several.
+fn of(root: &str) -> tracing::Span {
+    tracing::warn_span!("of", job_root = %root)
+}
+
+/// One job root, and who drives it.
+struct Desk {
+    workstation: Workstation,
+    store: Store,
+    controller: Controller,
+    /// The jobs that were named.
+    jobs: Vec<JobId>,
+    /// Held as long as this lives. A driver of one job is no daemon: both may drive it, the records see to that.
+    _lock: Option<DaemonLock>,
+    /// That of each job that was named.
+    driving: Vec<DrivingLock>,
+}
+
+/// How often a driver looks whether there is a newer one.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// So long nobody answers before a driver leaves its jobs to a newer one. Sooner, and an outage of
+/// minutes costs what it knows of how long a machine has been silent; later, and those of yesterday's credentials pile up.
+const TROUBLE_MAX: Duration = Duration::from_secs(600);
+
+/// Ends when all jobs of this process are driven by newer ones too, and it does no good itself. While it does it stays: what it
+/// has seen of a machine the newer has yet to see.
+async fn taken_over(context: &Context, desks: &[Desk]) {
+    loop {
+        context.clock.sleep(LOOK_EVERY).await;
+        let gives_way = |desk: &Desk| {
+            let is_newer = !desk.driving.is_empty() && desk.driving.iter().all(DrivingLock::is_taken);
+            is_newer && desk.controller.troubled_for() >= TROUBLE_MAX
+        };
+        if desks.iter().all(gives_way) {
+            return;
+        }
+    }
+}
+
+impl Desk {
+    /// As the newest of those that drive these jobs. Several may: the records see to that.
+    fn take_over(&mut self, owner: &str) {
+        for lock in &mut self.driving {
+            if let Err(error) = lock.take_over(owner) {
+                tracing::warn!("cannot take over from another driver: {error}");
+            }
+        }
+    }
+
+    async fn open(args: &Args, context: &Context, workstation: &Workstation) -> Result<Desk, Fault> {
+        let store = workstation.open_root(false).await.map_err(|error| job_root::open_fault(context, &error))?;
+        let mut jobs = Vec::new();
+        for text in &args.job {
+            jobs.push(meant(&store, text).await?);
+        }
+        let driving = jobs.iter().filter_map(|job| workstation.lock_driving(job.as_str())).collect();
+        let lock = if args.job.is_empty() {
+            let lock =
+                workstation.lock_daemon().map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))?;
+            Some(lock.ok_or_else(|| {
+                Fault::new(ExitCode::REFUSED, format!("a daemon drives {} already", workstation.job_root))
+                    .hint("`systemctl --user status lamp-controller` shows it")
+            })?)
+        } else {
+            None
+        };
+        Ok(Desk { controller: run::controller(workstation, &store)?, workstation: workstation.clone(), store, jobs, _lock: lock, driving })
+    }
+
+    /// Gives up its locks, and says what nobody here drives then. `is_idle`: no job was under way when it looked last, and a bucket
+    /// takes money and time to be asked again.
+    async fn leave(self, context: &Context, is_idle: bool) {
+        let Desk { workstation, store, controller, jobs, _lock: lock, driving } = self;
+        drop((controller, lock, driving));
+        if !is_idle || store.is_folder() {
+            Undriven { workstation: &workstation, store: &store, jobs: &jobs }.tell(context).await;
+        }
+    }
+}
+
+/// What the service manager hears: that every loop lives, and how many jobs are under way in all of them.
+struct Pulse<'a> {
+    service: &'a dyn Service,
+    /// Of each loop: whether it was heard since they were all heard last, and its jobs.
+    loops: RefCell<Vec<(bool, usize)>>,
+    told: Cell<Option<usize>>,
+}
+
+impl<'a> Pulse<'a> {
+    fn new(service: &'a dyn Service, loops: usize) -> Self {
+        Pulse { service, loops: RefCell::new(vec![(false, 0); loops]), told: Cell::new(None) }
+    }
+
+    fn of(&self, at: usize) -> impl FnMut(usize) + '_ {
+        move |active| self.heard(at, active)
+    }
+
+    /// One loop that hangs must not hide behind the others.
+    fn heard(&self, at: usize, active: usize) {
+        let mut loops = self.loops.borrow_mut();
+        loops[at] = (true, active);
+        if loops.iter().all(|(heard, _)| *heard) {
+            loops.iter_mut().for_each(|(heard, _)| *heard = false);
+            self.service.alive();
+        }
+        let all = loops.iter().map(|(_, active)| active).sum();
+        if self.told.replace(Some(all)) != Some(all) {
+            self.service.status(&format!("{} under way", counted(all as u64, "job")));
+            // Of all job roots, whichever of them has just spoken.
+            tracing::info!(parent: None, "{} under way", counted(all as u64, "job"));
+        }
+    }
+}
+
+/// The job of this id, or else as everywhere. One that is not there, or that a newer version wrote, would be left alone in silence.
+async fn meant(store: &Store, text: &str) -> Result<JobId, Fault> {
+    let spec = match text.parse::<JobId>() {
+        Ok(job) => match JobDir::new(Arc::clone(store), job.clone()).spec().await {
+            // Driving goes on through every failure of the job root, also one that is there at the start.
+            Ok(Some(_)) | Err(JobDirError::Store(_)) => return Ok(job),
+            spec => spec,
+        },
+        Err(_) => Ok(None),
+    };
+    spec.map_err(|error| job_root::record_fault(&error))?;
+    let dir = job_root::find_under_way(store, Some(text)).await?;
+    if dir.job().as_str() == text {
+        let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{text}` in {}", store.url()));
+        return Err(fault.meaning("it was never submitted completely"));
+    }
+    Ok(dir.job().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Heard {
+        fn say(&self, word: &str) {
+            self.0.lock().expect("nobody panics with it").push(word.to_owned());
+        }
+    }
+
+    impl Service for Heard {
+        fn ready(&self) {
+            self.say("ready");
+        }
+        fn alive(&self) {
+            self.say("alive");
+        }
+        fn status(&self, text: &str) {
+            self.say(text);
+        }
+        fn stopping(&self) {
+            self.say("stopping");
+        }
+    }
+
+    #[test]
+    fn a_loop_that_hangs_does_not_hide_behind_another() {
+        let heard = Heard::default();
+        let pulse = Pulse::new(&heard, 2);
+        let (mut one, mut other) = (pulse.of(0), pulse.of(1));
+        for _ in 0..3 {
+            one(2);
+        }
+        let words = || std::mem::take(&mut *heard.0.lock().expect("nobody panics with it"));
+        assert_eq!(words(), ["2 jobs under way"], "nobody has heard the other");
+        other(1);
+        assert_eq!(words(), ["alive", "3 jobs under way"]);
+        other(1);
+        assert!(words().is_empty(), "nothing new, and now the first is not heard");
+        one(2);
+        assert_eq!(words(), ["alive"]);
+    }
+}

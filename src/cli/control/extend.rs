@@ -1,0 +1,209 @@
+//! `lamp extend`: more time or more money for a job, or a dearer machine.
+
+use clap::Args as ClapArgs;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+
+use super::stop_one::let_it_be_driven;
+use crate::cli::shell::confirm::confirm;
+use crate::cli::shell::job_root;
+use crate::cli::status::status::local_time;
+use crate::cli::status::summary::Summary;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::config::{Dollars, FallbackCostWord};
+use crate::job::{JobId, Reaction, Request, Spec, Wish};
+use crate::jobdir::JobDir;
+use crate::market::{Cloud, FallbackCost, Span, Usd, elapsed};
+use crate::policy::{EndWish, Wishes};
+
+/// Give a job more time or money, or let it have a dearer machine
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name
+    pub job: String,
+
+    /// How much longer it may run, like `2h`; also keeps a held machine
+    pub time: Option<Span>,
+
+    /// Dollars on top of the budget that it has, like 5: with `lamp run --budget 20` it is $25 then
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub budget: Option<Dollars>,
+
+    /// How many times as much as the cheapest machine one may cost that is bought in its place, like 3.5, or `any`
+    #[arg(long, value_name = "TIMES", allow_negative_numbers = true)]
+    pub fallback_cost: Option<FallbackCostWord>,
+
+    /// Do not ask before more of another owner's money may be spent; where nobody can be asked, it must be said
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// # Errors
+/// Nothing was asked for, there is no such job, it has ended or was asked to, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let budget = args.budget.as_ref().map(|dollars| dollars.0);
+    let fallback_cost = args.fallback_cost.as_ref().map(|word| word.0);
+    if args.time.is_none() && budget.is_none() && fallback_cost.is_none() {
+        return Err(
+            Fault::new(ExitCode::USAGE, "nothing to extend by").hint(format!("`lamp extend {} 2h`, or --budget 5, or --fallback-cost 3", args.job))
+        );
+    }
+    // A limit that is made shorter would end the job at a moment that nobody has seen: `lamp stop` ends it.
+    if args.time.is_some_and(|time| time == Span::ZERO) || budget.is_some_and(|budget| budget <= Usd::ZERO) {
+        return Err(Fault::new(ExitCode::USAGE, "a limit can only be raised: the time and the budget must be more than zero")
+            .hint(format!("`lamp stop {}` ends it", args.job)));
+    }
+    let store = job_root::open_existing(context).await?;
+    let dir = job_root::find_under_way(&store, Some(&args.job)).await?;
+    let fault = |error| job_root::record_fault(&error);
+    let spec = job_root::must_be_under_way(&dir).await?;
+    match Wishes::of(&dir.requests().await.map_err(fault)?).end {
+        Some(end) if end.cancel => return Err(ends_anyway(&dir, &spec, &end, context.clock.now())),
+        // Its last save and its outputs may need it.
+        Some(end) => {
+            context.printer.note(format!("{} was asked to stop by {}, and ends all the same: what is added is for its last save", dir.job(), end.by))
+        }
+        None => {}
+    }
+    let missing = if args.time.is_some() && !is_timed(&spec) && !is_held(&dir, context).await? {
+        Some("no limit of its time")
+    } else if budget.is_some() && spec.limits.budget.is_none() {
+        Some("no budget")
+    } else {
+        fallback_cost.and_then(|cost| allowed_already(&spec, cost))
+    };
+    if let Some(missing) = missing {
+        return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has {missing}: there is nothing to raise", dir.job()))
+            .meaning("nothing was changed")
+            .hint(raised_by(&spec, dir.job())));
+    }
+    let workstation = job_root::workstation(context)?;
+    let theirs = job_root::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner);
+    if let Some(theirs) = &theirs {
+        let what = format!("the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`", dir.job(), workstation.owner);
+        confirm(context, &what, args.yes, "nothing was changed")?;
+    }
+    let wish = Wish::Extend { time: args.time, budget, fallback_cost };
+    let request = dir.insist_on(wish, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, dir.job()))?;
+    // The machine's own switches go by the cap in its tags, and only a controller raises that.
+    if theirs.is_none() && !workstation.is_driven(dir.job().as_str()) {
+        let_it_be_driven(context, &workstation, &dir, &format!("`lamp daemon --job {} --until-done` does", dir.job()));
+    }
+    let requests = dir.requests().await.map_err(fault)?;
+    let all_before: Vec<Request> = requests.iter().filter(|other| other.number < request.number).cloned().collect();
+    let (before, after) = (Standing::of(&spec, &all_before), Standing::of(&spec, &requests));
+    // As `lamp status` has it, so that nobody reads two figures of one job.
+    let stands = Summary::read(&dir, context.clock.now()).await.map_err(fault)?;
+    let (most, most_job) = stands.map_or((None, None), |stands| (stands.most_usd, stands.most_job_usd));
+    if context.is_machine_output() {
+        let limits = json!({ "before": before, "after": after });
+        context.printer.json(
+            &json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most, "most_job_usd": most_job }),
+        );
+    }
+    if let Some(time) = args.time {
+        context.printer.note(format!("{} may have {time} more", dir.job()));
+    }
+    if let (Some(more), Some(was), Some(is)) = (budget, before.budget, after.budget) {
+        context.printer.note(format!("{}: adds {more} to the budget of {was}: {is} now", dir.job()));
+    }
+    let most = match (most.map(Usd::rounded_up), most_job.map(Usd::rounded_up)) {
+        (Some(most), Some(job)) if job > most => {
+            Some(format!("with the machines that it has had it costs at most {most} now, and at most {job} with all that may follow"))
+        }
+        (_, Some(job)) => Some(format!("it costs at most {job} now")),
+        (Some(most), None) => Some(format!("with the machines that it has had it costs at most {most} now, unless it is interrupted")),
+        (None, None) => None,
+    };
+    let told: Vec<String> = before.changes(&after).into_iter().chain(most).collect();
+    if !told.is_empty() {
+        context.printer.note(told.join("; "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What would raise the limits that it has.
+fn raised_by(spec: &Spec, job: &JobId) -> String {
+    let time = is_timed(spec).then(|| format!("`lamp extend {job} 2h` adds to its time"));
+    let money = spec.limits.budget.map(|_| format!("`lamp extend {job} --budget 5` adds to its budget"));
+    let ways: Vec<String> = [time, money, Some(format!("`lamp status {job}` shows how it stands"))].into_iter().flatten().collect();
+    ways.join("; ")
+}
+
+/// Somebody wants the job to end, and no limit has a say in that.
+fn ends_anyway(dir: &JobDir, spec: &Spec, end: &EndWish, now: Timestamp) -> Fault {
+    let ago = Span::from_secs(elapsed(end.at, now).as_secs());
+    let hint = match spec.checkpoint {
+        Some(_) => format!("`lamp start {}` goes on from its last checkpoint once it has ended", dir.job()),
+        None => format!("`lamp status {}` shows when it has ended", dir.job()),
+    };
+    Fault::new(ExitCode::REFUSED, format!("job `{}` was asked to cancel by {} {ago} ago: more time or money changes nothing", dir.job(), end.by))
+        .meaning("it ends as it was asked to")
+        .hint(hint)
+}
+
+/// The limits of a job with all that was ever added.
+#[derive(Serialize)]
+struct Standing {
+    max_runtime: Option<Span>,
+    deadline: Option<Timestamp>,
+    budget: Option<Usd>,
+    fallback_cost: FallbackCost,
+}
+
+impl Standing {
+    fn of(spec: &Spec, requests: &[Request]) -> Self {
+        let (limits, wishes) = (&spec.limits, Wishes::of(requests));
+        let more = wishes.more_time.duration();
+        Standing {
+            max_runtime: limits.max_runtime.map(|time| Span::from_duration(time.duration().saturating_add(more))),
+            deadline: limits.deadline.map(|deadline| deadline.saturating_add(more).unwrap_or(Timestamp::MAX)),
+            budget: limits.budget.map(|budget| budget + wishes.more_budget),
+            fallback_cost: spec.machine.fallback_cost.widened(wishes.fallback_cost),
+        }
+    }
+
+    /// `its run time is 14h instead of 12h`
+    fn changes(&self, after: &Standing) -> Vec<String> {
+        let said = |what: &str, before: Option<String>, after: Option<String>| {
+            let (before, after) = (before?, after?);
+            (before != after).then(|| format!("{what} is {after} instead of {before}"))
+        };
+        let text = |span: &Option<Span>| span.map(|span| span.to_string());
+        let moment = |at: &Option<Timestamp>| at.map(local_time);
+        let dearer = |limits: &Standing| {
+            Some(match limits.fallback_cost {
+                FallbackCost::Times(times) => format!("up to {times} times as dear"),
+                FallbackCost::Any => "whatever fits".to_owned(),
+            })
+        };
+        let all = [
+            said("its run time", text(&self.max_runtime), text(&after.max_runtime)),
+            said("its deadline", moment(&self.deadline), moment(&after.deadline)),
+            said("what it may buy when the cheapest is not to be had", dearer(self), dearer(after)),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// Why a wider `fallback_cost` would change nothing.
+fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
+    match spec.machine.cloud {
+        Cloud::Local => Some("one machine, which is this workstation"),
+        Cloud::Aws => (spec.machine.fallback_cost.or_wider(wished) == spec.machine.fallback_cost).then_some("no narrower `fallback_cost`"),
+    }
+}
+
+/// Whether the job file says anything that more time changes: of its work, or of its machine after the end.
+fn is_timed(spec: &Spec) -> bool {
+    let (on, limits) = (&spec.on, &spec.limits);
+    let keeps = [on.success, on.failure, on.idle, on.stall].iter().any(|reaction| matches!(reaction, Reaction::Keep(_)));
+    limits.max_runtime.is_some() || limits.deadline.is_some() || keeps
+}
+
+/// Whether its machine is kept after the end now, for whatever reason: for whoever is at work there, too.
+async fn is_held(dir: &JobDir, context: &Context) -> Result<bool, Fault> {
+    let summary = Summary::read(dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    Ok(summary.is_some_and(|summary| summary.held.is_some()))
+}

@@ -1,0 +1,180 @@
+//! `lamp logs`: the workload's output, byte for byte.
+
+use clap::Args as ClapArgs;
+
+use super::log_tail::{LogTail, lines_in};
+use crate::cli::run::attach::{Attached, look_every};
+use crate::cli::run::run;
+use crate::cli::shell::job_root;
+use crate::cli::shell::slow_notice::{never_silent, of_root};
+use crate::cli::status::discarded_view;
+use crate::cli::status::standalone_run::AloneRun;
+use crate::cli::{Context, ExitCode, Fault, Format};
+use crate::job::{AttemptNo, StoredKind};
+use crate::jobdir::{JobDir, JobDirError};
+
+/// Print the output of a job
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: the newest]
+    pub job: Option<String>,
+
+    /// Go on until the job has ended
+    #[arg(short, long, conflicts_with = "attempt")]
+    pub follow: bool,
+
+    /// Only the last lines; with `--follow` those and what comes after
+    #[arg(short = 'n', long, visible_alias = "lines", value_name = "N")]
+    pub tail: Option<usize>,
+
+    /// Only this attempt [default: all, in order]
+    #[arg(long, value_name = "N")]
+    pub attempt: Option<u32>,
+}
+
+/// # Errors
+/// There is no such job or attempt, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    if args.follow {
+        return follow(args, context).await;
+    }
+    never_silent(context, of_root(context), print_all(args, context)).await
+}
+
+async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let fault = |error: JobDirError| job_root::record_fault(&error);
+    let find = async {
+        let store = job_root::open_existing(context).await?;
+        let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
+        let alone = AloneRun::read(&dir).await.map_err(fault)?;
+        Ok::<_, Fault>((store, dir, alone))
+    };
+    // From then on, silence is the log's own.
+    let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
+    discarded_view::told(context, &dir, StoredKind::Logs).await;
+    let from = match args.tail {
+        Some(lines) => {
+            let attempts = dir.attempts().await.map_err(fault)?;
+            let (last, tail) = last_of(&dir, &attempts, lines).await.map_err(fault)?;
+            last.iter().for_each(|(attempt, bytes)| piece(context, *attempt, bytes));
+            tail
+        }
+        None => None,
+    };
+    if alone.is_some() {
+        return follow_alone(context, &dir, from).await.map_err(fault);
+    }
+    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    Attached::new(context, &dir).with_log().from(from).follow_and_drive(&controller).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
+    let fault = |error: JobDirError| job_root::record_fault(&error);
+    let (attempts, gone) = tokio::join!(dir.attempts(), discarded_view::told(context, &dir, StoredKind::Logs));
+    let attempts = attempts.map_err(fault)?;
+    let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
+        Some(one) if attempts.contains(&one) => vec![one],
+        Some(one) => {
+            return Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no attempt {}", dir.job(), one.number()))
+                .hint(format!("it has {}", attempts.len())));
+        }
+        None => attempts,
+    };
+    let last = match args.tail {
+        Some(lines) => Some(last_of(&dir, &chosen, lines).await.map_err(fault)?.0),
+        None => None,
+    };
+    if context.format == Format::Json {
+        let mut pieces: Vec<_> = last.iter().flatten().map(|(attempt, bytes)| as_object(*attempt, bytes)).collect();
+        for attempt in chosen.into_iter().filter(|_| last.is_none()) {
+            let mut tail = LogTail::new(attempt);
+            loop {
+                let bytes = tail.next(&dir).await.map_err(fault)?;
+                if bytes.is_empty() {
+                    break;
+                }
+                pieces.push(as_object(attempt, &bytes));
+            }
+        }
+        context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces, "discarded": discarded_view::for_programs(gone.as_ref()) }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut is_empty = last.as_ref().is_none_or(Vec::is_empty) && args.tail != Some(0);
+    last.iter().flatten().for_each(|(attempt, bytes)| piece(context, *attempt, bytes));
+    for attempt in chosen.into_iter().filter(|_| last.is_none()) {
+        is_empty &= !print(context, &dir, attempt).await.map_err(fault)?;
+    }
+    if is_empty && gone.is_none() {
+        let has_ended = dir.receipt().await.map_err(fault)?.is_some();
+        context.printer.note(format!("{} {}", dir.job(), if has_ended { "has printed nothing" } else { "has printed nothing yet" }));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The last lines of all these attempts together, in order, and where the newest goes on.
+async fn last_of(dir: &JobDir, attempts: &[AttemptNo], lines: usize) -> Result<(Vec<(AttemptNo, Vec<u8>)>, Option<LogTail>), JobDirError> {
+    let (mut pieces, mut newest, mut left) = (Vec::new(), None, lines);
+    for attempt in attempts.iter().rev() {
+        let (bytes, tail) = LogTail::last(dir, *attempt, left).await?;
+        left = left.saturating_sub(lines_in(&bytes));
+        newest = newest.or(Some(tail));
+        pieces.extend((!bytes.is_empty()).then_some((*attempt, bytes)));
+        if left == 0 {
+            break;
+        }
+    }
+    pieces.reverse();
+    Ok((pieces, newest))
+}
+
+/// Nobody drives a run of the agent alone; its log is followed until its agent has written how it ended.
+async fn follow_alone(context: &Context, dir: &JobDir, from: Option<LogTail>) -> Result<ExitCode, JobDirError> {
+    let mut tail = from.unwrap_or_else(|| LogTail::new(AttemptNo::FIRST));
+    loop {
+        // Read before the log: what was written before the end is then not missed.
+        let over = AloneRun::read(dir).await?.is_none_or(|run| run.has_ended());
+        loop {
+            let bytes = tail.next(dir).await?;
+            if context.printer.reader_is_gone() {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if bytes.is_empty() {
+                break;
+            }
+            piece(context, AttemptNo::FIRST, &bytes);
+        }
+        if over {
+            return Ok(ExitCode::SUCCESS);
+        }
+        context.clock.sleep(look_every(&dir.store().url())).await;
+    }
+}
+
+/// Whether there was anything.
+async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<bool, JobDirError> {
+    let (mut tail, mut some) = (LogTail::new(attempt), false);
+    loop {
+        let bytes = tail.next(dir).await?;
+        if bytes.is_empty() || context.printer.reader_is_gone() {
+            return Ok(some);
+        }
+        some = true;
+        piece(context, attempt, &bytes);
+    }
+}
+
+fn as_object(attempt: AttemptNo, bytes: &[u8]) -> serde_json::Value {
+    serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(bytes) })
+}
+
+/// A piece of the log on stdout, as it comes: for machines one object a line, whatever `-o` says, since there is no end yet.
+pub fn piece(context: &Context, attempt: AttemptNo, bytes: &[u8]) {
+    if context.is_machine_output() {
+        context.printer.line(as_object(attempt, bytes));
+    } else {
+        context.printer.bytes(bytes);
+    }
+}

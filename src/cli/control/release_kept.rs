@@ -1,0 +1,131 @@
+//! `lamp cancel` (and `stop`) of a job that has ended: what it kept is given up, or is said to be there.
+//!
+//! What must never live here: whose machine it is (`controller::settle::release_kept` reads that).
+
+use serde_json::{Value, json};
+
+use crate::cli::run::run;
+use crate::cli::shell::confirm::confirm;
+use crate::cli::shell::job_root;
+use crate::cli::status::kept_machines;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::controller::continuation_of;
+use crate::instance::{InstanceState, InstanceView};
+use crate::job::{LeavingFate, Receipt, Wish};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::market::{Cloud, Usd};
+use crate::wire::{Store, Workstation};
+
+/// What became of it, and the same for programs.
+///
+/// # Errors
+/// Nothing is kept, the wish is to stop, nobody said yes, or the cloud does not answer.
+pub async fn run(
+    context: &Context,
+    store: &Store,
+    workstation: &Workstation,
+    dir: &JobDir,
+    ended: &Receipt,
+    word: (Wish, bool),
+) -> Result<(ExitCode, Value), Fault> {
+    let (wish, yes) = word;
+    let controller = run::controller(workstation, store)?;
+    let fault = |error| job_root::record_fault(&error);
+    unless_it_goes_on(store, dir, ended, wish).await?;
+    if let Some(why) = controller.kept_elsewhere(dir).await.map_err(fault)? {
+        return Err(nothing(dir, ended, Some(&why)).await.map_err(fault)?);
+    }
+    let found = controller.kept_machine(dir).await.map_err(|error| {
+        Fault::from_error(ExitCode::UNREACHABLE, &error)
+            .meaning(format!("job `{}` has ended; whether its machine is still there, and its disk bills, is not known", dir.job()))
+    })?;
+    let Some(view) = found else {
+        // Somebody has ended it elsewhere: who sees that writes it down. What does not answer may be there.
+        let _seen = controller.see_gone(dir, ended).await;
+        return Err(nothing(dir, ended, None).await.map_err(fault)?);
+    };
+    let (what, cost) = (what_it_is(&view, ended), kept_machines::kept_in(ended));
+    if wish == Wish::Stop {
+        return Err(job_root::has_ended(dir, ended)
+            .meaning(format!("nothing was changed: {what}"))
+            .hint(format!("`lamp cancel {0}` gives it up for good, `lamp start {0}` goes on with it", dir.job())));
+    }
+    let machine = view.machine();
+    confirm(
+        context,
+        &format!("job `{}` has ended, and {what}: this ends it for good, with all that is on its disk", dir.job()),
+        yes,
+        // The folder of a workstation is nobody's bill.
+        if machine.cloud == Cloud::Local { "nothing was ended: what is kept stays" } else { "nothing was ended: what is kept bills on" },
+    )?;
+    // Whoever was asked may have taken their time.
+    unless_it_goes_on(store, dir, ended, wish).await?;
+    let gave_up = controller.give_up(dir, &machine).await.map_err(|error| {
+        Fault::from_error(ExitCode::UNREACHABLE, &error)
+            .meaning(format!("{machine} may be there still, and its disk bills"))
+            .hint(format!("`lamp cancel {}` tries again", dir.job()))
+    })?;
+    let document = json!({
+        "job": dir.job(), "wish": wish, "instance": machine.id, "region": machine.region, "gone": gave_up.is_gone,
+        "usd_per_month": cost, "left": gave_up.left, "left_unasked": gave_up.left_unasked,
+    });
+    if !gave_up.is_gone {
+        context.printer.warn(format!("{machine} was asked to end, and the cloud does not show yet that it is gone"));
+        context.printer.hint(format!("`lamp cancel {}` looks again", dir.job()));
+        return Ok((ExitCode::UNREACHABLE, document));
+    }
+    let saved = if cost > Usd::ZERO { format!("; {cost} a month less") } else { String::new() };
+    context.printer.note(format!("{machine} is gone, with its disk{saved}"));
+    for left in &gave_up.left {
+        match left.fate {
+            LeavingFate::Removed => context.printer.note(format!("removed {} {}", left.kind, left.id)),
+            LeavingFate::Kept | LeavingFate::Left => {
+                context.printer.warn(format!("{} {} is still there: {}, {} a month", left.kind, left.id, left.detail, left.usd_per_month));
+                context.printer.hint("`lamp sweep --residue` removes what is ours");
+            }
+        }
+    }
+    for region in &gave_up.left_unasked {
+        context.printer.warn(format!("what it left in {region} is not known; `lamp sweep` looks again"));
+    }
+    Ok((ExitCode::SUCCESS, document))
+}
+
+fn what_it_is(view: &InstanceView, ended: &Receipt) -> String {
+    let cost = kept_machines::kept_in(ended);
+    let priced = if cost > Usd::ZERO { format!(", and costs {cost} a month") } else { String::new() };
+    match view.state {
+        InstanceState::Stopped | InstanceState::Stopping => format!("its machine {} is stopped, and kept with its disk{priced}", view.id),
+        state => format!("its machine {} is {state}, and bills", view.id),
+    }
+}
+
+/// # Errors
+/// Somebody has started the job again: the machine is that one's.
+async fn unless_it_goes_on(store: &Store, dir: &JobDir, ended: &Receipt, wish: Wish) -> Result<(), Fault> {
+    let next = continuation_of(dir.job(), &ended.name);
+    let next_dir = JobDir::new(store.clone(), next.clone());
+    let fault = |error| job_root::record_fault(&error);
+    if next_dir.spec().await.map_err(fault)?.is_none() || next_dir.receipt().await.map_err(fault)?.is_some() {
+        return Ok(());
+    }
+    let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    Err(job_root::has_ended(dir, ended)
+        .meaning(format!("nothing was changed: it went on as job `{next}`"))
+        .hint(format!("`lamp {verb} {next}` ends that one")))
+}
+
+/// No machine of it is shown, or none can be looked at from here: what its receipt says was kept may stand all the same.
+async fn nothing(dir: &JobDir, ended: &Receipt, elsewhere: Option<&str>) -> Result<Fault, JobDirError> {
+    let (kept, given_up) = (kept_machines::kept_in(ended), dir.given_up().await?.is_some());
+    let left: Usd = ended.left.iter().filter(|left| left.fate == LeavingFate::Left).map(|left| left.usd_per_month).sum();
+    let stands = if given_up { left } else { left + kept };
+    let fault = job_root::has_ended(dir, ended);
+    if stands == Usd::ZERO {
+        return Ok(fault.meaning("nothing of it runs, and nothing of it bills"));
+    }
+    let look = elsewhere.map_or_else(|| "the cloud shows no machine of it".to_owned(), |why| format!("nothing was looked at: {why}"));
+    Ok(fault
+        .meaning(format!("{look}; by its receipt it left or kept things that cost {stands} a month"))
+        .hint("`lamp sweep --residue` shows what is there still, and removes what is ours and unused"))
+}

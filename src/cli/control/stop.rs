@@ -1,0 +1,185 @@
+//! `lamp stop` and `lamp cancel`: a wish to end, left in the job directory of each job that is meant, and with `--wait` its end.
+//!
+//! ```text
+//! words, --all -> jobs -> each asked (stop_ask) -> each waited for, in turn -> one document
+//! ```
+//!
+//! A job that cannot be asked keeps none of the others from being asked: what runs on bills. What must never live here: what becomes
+//! of one job (`control::stop_one`; of one that has ended, `control::release_kept`).
+
+use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt as _};
+use serde_json::{Value, json};
+
+use super::stop_one::{self, Asked, How, Named, Standing, see_it_through};
+use crate::cli::output::table::counted;
+use crate::cli::run::attach::Attached;
+use crate::cli::run::run;
+use crate::cli::shell::confirm::confirm;
+use crate::cli::shell::job_root;
+use crate::cli::status::receipt;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::job::Wish;
+use crate::jobdir::JobDir;
+use crate::wire::{Store, Workstation};
+
+/// End jobs: save a checkpoint, keep the outputs, put the machine out
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Jobs, each by its id, the beginning of it, or its name [default: the one that is under way]
+    #[arg(value_name = "JOB", conflicts_with = "all")]
+    pub jobs: Vec<String>,
+
+    /// Every job of yours in this job root that is under way, after a question
+    #[arg(long)]
+    pub all: bool,
+
+    /// Wait until it has ended, and show its receipt; of several, one after the other
+    #[arg(short, long)]
+    pub wait: bool,
+
+    /// Do not ask before jobs that are not named are ended, one of them without a checkpoint or all with `--all`, before the machine of
+    /// another owner is ended, or before the machine that an ended job keeps is given up; where nobody can be asked, it must be said
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// # Errors
+/// There is no such job, it has ended and keeps nothing, or the job root does not answer. Of several, the last of these, with the
+/// others beside it or told before it.
+pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let workstation = job_root::workstation(context)?;
+    let meant = if args.all { all(context, &store, &workstation, (wish, args.yes)).await? } else { named(&store, &args.jobs).await? };
+    // By what was typed: a program that names two words reads one form, whatever they mean.
+    let several = args.all || args.jobs.len() > 1;
+    let named = if args.all {
+        Named::All
+    } else if args.jobs.is_empty() {
+        Named::No
+    } else {
+        Named::Itself
+    };
+    let how = How { wish, wait: args.wait, yes: args.yes, named, several };
+    let (mut said, mut standing, mut faults) = (Vec::<Value>::new(), Vec::<Standing>::new(), Vec::<Fault>::new());
+    let mut code = ExitCode::SUCCESS;
+    for dir in meant {
+        let asked = match dir {
+            Ok(dir) => stop_one::ask(context, (&store, &workstation), dir, how).await,
+            Err(fault) => Err(fault),
+        };
+        match asked {
+            Ok(Asked::Over(how_it_went, document)) => {
+                said.push(document);
+                code = if code == ExitCode::SUCCESS { how_it_went } else { code };
+            }
+            Ok(Asked::Stands(stands)) if args.wait => standing.push(stands),
+            Ok(Asked::Stands(stands)) => said.push(stands.document),
+            Err(fault) => faults.push(fault),
+        }
+        // Who leaves at a question is asked no further one, and waits for nothing.
+        if faults.last().is_some_and(|fault| fault.code == ExitCode::CTRL_C) {
+            said.extend(standing.drain(..).map(|stands| stands.document));
+            break;
+        }
+    }
+    for stands in standing {
+        match wait(context, (&store, &workstation), &stands, wish).await {
+            Ok(Some(ended)) => said.push(ended),
+            Ok(None) => {
+                code = ExitCode::CTRL_C;
+                break;
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if context.is_machine_output() {
+        match (several, said.pop()) {
+            (false, Some(only)) => context.printer.json(&only),
+            (false, None) => {}
+            (true, last) => {
+                said.extend(last);
+                context.printer.json(&json!({ "jobs": said }));
+            }
+        }
+    }
+    let Some(mut last) = faults.pop() else { return Ok(code) };
+    // A program reads one error, whatever is wrong.
+    if context.is_machine_output() {
+        last.others.extend(faults);
+    } else {
+        faults.iter().for_each(|fault| context.printer.fault(fault));
+    }
+    Err(last)
+}
+
+/// The jobs that the words mean, each once; without a word the one that is under way.
+async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+    let found = match words {
+        [] | [_] => vec![job_root::find_under_way(store, words.first().map(String::as_str)).await],
+        several => job_root::each_under_way(store, several).await?,
+    };
+    let mut meant: Vec<Result<JobDir, Fault>> = Vec::new();
+    for found in found {
+        let is_there = |dir: &JobDir| meant.iter().flatten().any(|other| other.job() == dir.job());
+        if !found.as_ref().is_ok_and(is_there) {
+            meant.push(found);
+        }
+    }
+    Ok(meant)
+}
+
+/// The jobs of this owner that are under way, once somebody has said yes to them by name, and those that nobody can read, which may run
+/// too. A bucket may hold other people's.
+async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish, yes): (Wish, bool)) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+    let owned = stream::iter(job_root::all_under_way(store).await?).map(|dir| async {
+        let dir = dir?;
+        let owner = job_root::owner_of(&dir).await?;
+        Ok((dir, owner))
+    });
+    let (mut mine, mut unread, mut theirs, mut nobodys) = (Vec::new(), Vec::new(), 0, 0);
+    for read in owned.buffered(job_root::READS_IN_FLIGHT).collect::<Vec<Result<_, Fault>>>().await {
+        match read {
+            Ok((dir, Some(owner))) if owner == workstation.owner => mine.push(dir),
+            Ok((_, Some(_))) => theirs += 1,
+            // None is ended unnamed of which nobody knows whose it is.
+            Ok((_, None)) => nobodys += 1,
+            Err(fault) => unread.push(fault),
+        }
+    }
+    let left = [(theirs, "of another owner"), (nobodys, "whose owner its records do not say")];
+    let left: String =
+        left.into_iter().filter(|(jobs, _)| *jobs > 0).map(|(jobs, of)| format!("; {} {of} left alone", counted(jobs, "job"))).collect();
+    if mine.is_empty() && unread.is_empty() {
+        return Err(Fault::new(ExitCode::NOT_FOUND, format!("no job of yours is under way in {}{left}", store.url()))
+            .hint("`lamp status --all` lists those that have ended, `lamp sweep` looks for machines whose job is not here"));
+    }
+    if !mine.is_empty() {
+        let names: Vec<&str> = mine.iter().map(|dir| dir.job().as_str()).collect();
+        let how =
+            if wish == Wish::Cancel { "ends them at once, without a checkpoint" } else { "ends them, each with its last save where it makes one" };
+        let jobs = if mine.len() == 1 { "1 job is" } else { &format!("{} jobs are", mine.len()) };
+        confirm(context, &format!("{jobs} under way, {}: this {how}{left}", names.join(", ")), yes, "nothing was asked of any of them")?;
+    }
+    Ok(mine.into_iter().map(Ok).chain(unread.into_iter().map(Err)).collect())
+}
+
+/// Until it has ended; `None`: the user has gone, and the wish stands.
+async fn wait(context: &Context, (store, workstation): (&Store, &Workstation), stands: &Standing, wish: Wish) -> Result<Option<Value>, Fault> {
+    let dir = &stands.dir;
+    let controller = run::controller(workstation, store)?;
+    let Some(ended) = Attached::new(context, dir).without_log().follow_and_drive(&controller).await? else {
+        // The wish stands, and somebody must carry it out.
+        see_it_through(context, workstation, dir, wish);
+        context.printer.note(format!("the {} stands", stop_one::verb(wish)));
+        context.printer.hint(format!("`lamp status {}` shows when it is over", dir.job()));
+        return Ok(None);
+    };
+    if !context.is_machine_output() {
+        receipt::show(context, dir, &ended).await;
+    }
+    if ended.last_checkpoint.is_some() {
+        context.printer.hint(stop_one::how_to_go_on(dir.job()));
+    }
+    Ok(Some(serde_json::to_value(&ended).expect("a receipt has string keys and no failing serializers")))
+}

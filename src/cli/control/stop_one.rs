@@ -1,0 +1,270 @@
+//! One job that `lamp stop` or `lamp cancel` is about: its wish is left, and what becomes of its work is said.
+//!
+//! What must never live here: which jobs are meant, and the wait for their end (`stop`).
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::release_kept;
+use crate::cli::shell::confirm::confirm;
+use crate::cli::shell::job_root;
+use crate::cli::status::{kept_machines, missing_spec};
+use crate::cli::{Context, ExitCode, Fault};
+use crate::job::{CheckpointSpec, CheckpointSummary, JobId, NEVER_RESTS, Receipt, Wish};
+use crate::jobdir::{Event, JobDir, JobDirError, What};
+use crate::market::{Span, elapsed};
+use crate::policy::Wishes;
+use crate::wire::{Store, Workstation};
+
+/// What was said on the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    pub wish: Wish,
+    pub wait: bool,
+    pub yes: bool,
+    pub named: Named,
+    /// Other jobs are asked beside it.
+    pub several: bool,
+}
+
+/// How this job is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// It is the one that is under way.
+    No,
+    Itself,
+    /// By `--all`, and by its name at the question.
+    All,
+}
+
+/// What one job answered.
+pub enum Asked {
+    /// Nobody waits for it any more, with what is printed of it for programs.
+    Over(ExitCode, Value),
+    Stands(Standing),
+}
+
+/// A wish that stands until its job has ended.
+pub struct Standing {
+    pub dir: JobDir,
+    pub document: Value,
+}
+
+/// # Errors
+/// It has ended and keeps nothing, nobody said yes where that is asked, or the job root does not answer.
+pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation), dir: JobDir, how: How) -> Result<Asked, Fault> {
+    let How { wish, wait, yes, named, several } = how;
+    let fault = |error| job_root::record_fault(&error);
+    if let Some(ended) = dir.receipt().await.map_err(fault)? {
+        match named {
+            Named::Itself => {}
+            // Nobody gives a disk up by a job that they have not named.
+            Named::No => return Err(none_under_way(store, &dir, &ended).await),
+            // Between the list and its turn; what it keeps is nobody's to give up.
+            Named::All => {
+                context.printer.note(format!("{} has ended by itself meanwhile: {}", dir.job(), ended.told()));
+                return Ok(Asked::Over(ExitCode::SUCCESS, json!({ "job": dir.job(), "request": null, "wish": wish })));
+            }
+        }
+        let (code, document) = release_kept::run(context, store, workstation, &dir, &ended, (wish, yes)).await?;
+        return Ok(Asked::Over(code, document));
+    }
+    if let Some((code, document)) = missing_spec::end(context, &dir, wish, (yes, wait)).await? {
+        return Ok(Asked::Over(code, document));
+    }
+    // A wish needs the id alone. A job with a torn spec may run and bill.
+    let (spec, unread) = match dir.spec().await {
+        Err(JobDirError::Record(error)) => (None, Some(error)),
+        _ => (Some(job_root::spec_under_way(&dir).await?), None),
+    };
+    let checkpoint = spec.and_then(|spec| spec.checkpoint);
+    let now = context.clock.now();
+    let requests = dir.requests().await.map_err(fault)?;
+    // A cancel wins, and a stop after it changes nothing.
+    let cancelled = Wishes::of(&requests).end.filter(|end| end.cancel && wish == Wish::Stop).map(|end| end.at);
+    let before = requests.into_iter().rev().find(|request| request.wish == wish);
+    // What cannot be read keeps nobody from ending a job.
+    let owner = if before.is_none() { job_root::owner_of(&dir).await.ok().flatten() } else { None };
+    if let Some(theirs) = owner.filter(|owner| *owner != workstation.owner) {
+        // Their controller does what this job's records wish, whoever wished it.
+        let what = format!("the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it", dir.job(), workstation.owner);
+        confirm(context, &what, yes, "nothing was asked of it")?;
+    }
+    if (wish == Wish::Cancel || checkpoint.is_none()) && named == Named::No && before.is_none() {
+        // Nobody loses work by a job that they have not named.
+        let how = if wish == Wish::Cancel { "ends it at once, without a checkpoint" } else { "ends it, and it saves no checkpoint" };
+        let what = format!("job `{}` is the one that is under way: this {how}", dir.job());
+        confirm(context, &what, yes, "nothing more was asked of it")?;
+    }
+    let again = before.is_some();
+    let request = match before {
+        Some(request) => request,
+        None => dir.insist_on(wish, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, dir.job()))?,
+    };
+    let document = json!({ "job": dir.job(), "request": request.number, "wish": wish });
+    if let Some(error) = unread {
+        context.printer.warn(format!("{error}: this version can neither relaunch the job nor write its receipt"));
+        context.printer.note(format!("asked {} to {}; its agent reads that while it runs", dir.job(), verb(wish)));
+        context.printer.hint("`lamp sweep` names its machine, if that runs on");
+        let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
+        return Ok(Asked::Over(code, document));
+    }
+    // The wish is left: nothing that is only said may stand between it and the process that sees it through. Who waits for one job
+    // drives it; who waits for several waits for one after the other.
+    if !wait || several {
+        see_it_through(context, workstation, &dir, wish);
+    }
+    if wait && !several {
+        return Ok(Asked::Stands(Standing { dir, document }));
+    }
+    let known = if checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
+    let has_begun = known.as_ref().is_none_or(|(begun, _)| *begun);
+    let events = known.map(|(_, events)| events).unwrap_or_default();
+    let has_one = events.iter().any(|event| matches!(event.what, What::Checkpoint { .. } | What::Resumed { .. }));
+    let cancelled = cancelled.map(|at| format!("it was asked to cancel {} ago, and that stands: it saves nothing more", elapsed_since(at, now)));
+    let cancelled = cancelled.or_else(|| (!has_begun).then(|| "its work has not begun, so there is nothing to keep".to_owned()));
+    let saves = checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some()) && wish == Wish::Stop && cancelled.is_none();
+    let saved = cancelled.unwrap_or_else(|| match (wish, &checkpoint) {
+        (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &events),
+        (Wish::Stop, None) => "it has no [checkpoint], so only what `outputs` names and what is in $LAMP_OUTPUT_DIR is kept".to_owned(),
+        (_, Some(_)) => "it does not save a checkpoint; the earlier ones are kept".to_owned(),
+        (_, None) => "it does not save a checkpoint".to_owned(),
+    });
+    let verb = verb(wish);
+    context.printer.note(match again {
+        true => format!("{} was asked to {verb} {} ago, and once is enough; {saved}", dir.job(), elapsed_since(request.at, now)),
+        false => format!("asked {} to {verb}; {saved}", dir.job()),
+    });
+    if !wait {
+        context.printer.hint(format!("`lamp status {0}` shows when it is over, `lamp {verb} --wait {0}` waits for it", dir.job()));
+        if has_one || saves {
+            context.printer.hint(how_to_go_on(dir.job()));
+        }
+    }
+    Ok(Asked::Stands(Standing { dir, document }))
+}
+
+/// Where no job is named and none is under way: the newest has ended.
+async fn none_under_way(store: &Store, dir: &JobDir, ended: &Receipt) -> Fault {
+    let fault = Fault::new(ExitCode::REFUSED, format!("no job is under way in {}", store.url())).meaning(format!(
+        "nothing was changed; the newest, `{}`, has ended: {}",
+        dir.job(),
+        ended.told()
+    ));
+    match kept_machines::kept_of(dir, ended).await {
+        Ok(kept) if !kept.is_empty() => fault.hint(kept_machines::hint(dir.job().as_str())),
+        _ => fault.hint("`lamp status --all` lists the jobs that have ended"),
+    }
+}
+
+pub fn verb(wish: Wish) -> &'static str {
+    if wish == Wish::Stop { "stop" } else { "cancel" }
+}
+
+pub fn how_to_go_on(job: &JobId) -> String {
+    format!("`lamp start {job}` goes on from its last complete checkpoint")
+}
+
+/// Whoever began the job may be gone; its machine must be seen off all the same, and its receipt be written.
+pub fn see_it_through(context: &Context, workstation: &Workstation, dir: &JobDir, wish: Wish) {
+    if !workstation.is_driven_anew(dir.job().as_str()) {
+        let_it_be_driven(context, workstation, dir, &format!("`lamp {} --wait {}` does", verb(wish), dir.job()));
+    }
+}
+
+/// What was asked for needs somebody who does it: a process is started for that where no daemon runs. `otherwise` says what does it
+/// where none can be started.
+pub fn let_it_be_driven(context: &Context, workstation: &Workstation, dir: &JobDir, otherwise: &str) {
+    let job = dir.job().as_str();
+    if workstation.daemon_runs() {
+        return;
+    }
+    // A driver may launch, so it forgives a configuration nothing.
+    let why = match context.is_misread {
+        true => "the configuration has errors".to_owned(),
+        false => match workstation.start_driver(job) {
+            Ok(_) => return,
+            Err(error) => error.to_string(),
+        },
+    };
+    if !workstation.is_driven(job) {
+        context.printer.warn(format!("no process could be started that sees it through ({why}); {otherwise}"));
+    }
+}
+
+fn elapsed_since(at: Timestamp, now: Timestamp) -> Span {
+    Span::from_secs(elapsed(at, now).as_secs())
+}
+
+/// Whether the work has begun, as far as anybody can say, or goes on from another job's; and what happened in the last attempt.
+async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> {
+    let goes_on = dir.spec().await?.is_some_and(|spec| spec.inherited().is_some());
+    let attempts = dir.attempts().await?;
+    let events = match attempts.last() {
+        Some(attempt) => dir.events(*attempt).await?,
+        None => Vec::new(),
+    };
+    Ok((goes_on || attempts.len() > 1 || events.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. })), events))
+}
+
+/// What becomes of the work, no more than is known of it.
+fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
+    let mut last: Option<&CheckpointSummary> = None;
+    let mut restless = false;
+    for event in events {
+        match &event.what {
+            What::Checkpoint { checkpoint, .. } | What::Resumed { checkpoint, .. } => (last, restless) = (Some(checkpoint), false),
+            What::Attention { text } if text == NEVER_RESTS => restless = true,
+            _ => {}
+        }
+    }
+    if restless {
+        let stands = match last {
+            Some(checkpoint) => format!("checkpoint {} is the newest that is complete", checkpoint.number.number()),
+            None => "no checkpoint is complete".to_owned(),
+        };
+        return format!("{stands}, and what its script has saved since is lost unless its folder comes to rest (`{}` never did)", spec.path);
+    }
+    match &spec.signal {
+        Some(signal) => format!("it is asked for a checkpoint first, by {signal}, and its checkpoints and outputs are kept"),
+        None => format!("what is complete in `{}` is kept, and its outputs", spec.path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{AttemptNo, CheckpointNo};
+    use crate::market::Span;
+
+    #[test]
+    fn nobody_is_promised_what_cannot_be_kept() {
+        let spec = |signal: Option<&str>| CheckpointSpec {
+            path: "ckpt".into(),
+            interval: Span::from_secs(600),
+            signal: signal.map(str::to_owned),
+            grace: Span::from_secs(30),
+        };
+        let event = |what| Event { seq: 1, at: jiff::Timestamp::UNIX_EPOCH, what };
+        let never = event(What::Attention { text: NEVER_RESTS.into() });
+        let checkpoint = CheckpointSummary {
+            number: CheckpointNo::new(4),
+            attempt: AttemptNo::FIRST,
+            created: jiff::Timestamp::UNIX_EPOCH,
+            step: None,
+            bytes: 1,
+            name: None,
+        };
+        let kept = event(What::Checkpoint { checkpoint, save_secs: 1.0, upload_secs: 1.0, asked_by: None });
+        assert_eq!(what_is_kept(&spec(None), &[]), "what is complete in `ckpt` is kept, and its outputs");
+        assert_eq!(
+            what_is_kept(&spec(Some("SIGUSR1")), &[]),
+            "it is asked for a checkpoint first, by SIGUSR1, and its checkpoints and outputs are kept"
+        );
+        let lost = what_is_kept(&spec(None), std::slice::from_ref(&never));
+        assert!(lost.starts_with("no checkpoint is complete, and what its script has saved since is lost"), "{lost}");
+        let older = what_is_kept(&spec(Some("SIGUSR1")), &[kept.clone(), never.clone()]);
+        assert!(older.starts_with("checkpoint 4 is the newest that is complete"), "{older}");
+        assert_eq!(what_is_kept(&spec(None), &[never, kept]), "what is complete in `ckpt` is kept, and its outputs");
+    }
+}

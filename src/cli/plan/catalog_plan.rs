@@ -1,0 +1,214 @@
+//! A plan where AWS does not answer: what the catalogue that ships with `lamp` would have to sell, with its day.
+//!
+//! ```text
+//!   no plan, and nobody answered ──> the same job, on demand alone, planned by the catalogue ──> table, figures, exit code 103 or 102
+//! ```
+//! It is for looking at: no quota, capacity or permission was asked for, and nothing can be launched by it. What must never live
+//! here: a price (`market::Catalog`), which offer is better (`policy::purchase::placement`).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::limit_check::OutOfReach;
+use super::plan;
+use super::text;
+use crate::cli::output::table::{Give, render_within};
+use crate::cli::run::account_ready;
+use crate::cli::run::workdir::Prepared;
+use crate::cli::shell::job_root;
+use crate::cli::status::status;
+use crate::cli::{Context, ExitCode, Fault, Stream};
+use crate::controller::{ActError, Planned};
+use crate::job::{MarketChoice, Plan, ResolvedSpec, Spec};
+use crate::market::{Catalog, Cloud, Offer, Region};
+use crate::policy::account::setup_plan::Lack;
+use crate::policy::purchase::bid;
+use crate::policy::purchase::ranking::Ranked;
+use crate::wire::{self, Store};
+
+/// Kinds of machines in the table; `-o json` has all.
+const ROWS_MAX: usize = 12;
+
+pub struct Shipped {
+    planned: Planned,
+    /// The job as it is planned here.
+    spec: ResolvedSpec,
+    /// Why this is not AWS's own answer.
+    fault: Fault,
+    /// What a person must know of these figures.
+    notes: Vec<String>,
+    /// Why `lamp run` would refuse it whatever AWS says.
+    over_a_cap: Option<String>,
+}
+
+impl Shipped {
+    /// The plan by the catalogue.
+    ///
+    /// # Errors
+    /// `fault`, where it is no silence and no denial, or the catalogue has nothing for this job.
+    pub async fn instead_of(fault: Fault, context: &Context, store: &Store, spec: &ResolvedSpec) -> Result<Shipped, Fault> {
+        if spec.spec.machine.cloud != Cloud::Aws || fault.code != ExitCode::UNREACHABLE {
+            return Err(fault);
+        }
+        let Ok(workstation) = job_root::workstation(context) else { return Err(fault) };
+        let regions = workstation.aws_regions(&spec.spec.machine.regions).await;
+        let Ok(controller) = workstation.by_the_catalogue(store, regions.iter().map(Region::new).collect()) else { return Err(fault) };
+        let on_demand = on_demand(spec);
+        match controller.first_plan(&on_demand).await {
+            Ok(planned) => {
+                let notes = notes(&spec.spec, &planned.plan);
+                let over_a_cap = controller.cap_forbids(&planned.plan).map(|reason| reason.text);
+                Ok(Shipped { planned, spec: on_demand, fault, notes, over_a_cap })
+            }
+            Err(none) => Err(instead(fault, &none, spec, &regions)),
+        }
+    }
+
+    /// With the exit code of a cloud that does not answer, since nothing can be launched by such a plan; or of a job that would be
+    /// refused whatever AWS says.
+    pub fn show(&self, context: &Context, prepared: &Prepared, lacks: &[Lack]) -> ExitCode {
+        let survey = &prepared.survey;
+        let next = prepared.next_run(context.clock.now());
+        let out_of_reach = OutOfReach::of(&self.planned, &self.spec, context.clock.now());
+        let is_refused = self.over_a_cap.is_some() || out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
+        let code = if is_refused { ExitCode::REFUSED } else { ExitCode::UNREACHABLE };
+        if context.is_machine_output() {
+            let mut document = self.document(lacks);
+            let more = json!({ "workdir_files": survey.files, "workdir_bytes": survey.bytes, "next": next, "out_of_reach": out_of_reach });
+            document.as_object_mut().into_iter().for_each(|all| all.extend(more.as_object().cloned().unwrap_or_default()));
+            context.printer.json(&document);
+            return code;
+        }
+        context.printer.warn(format!("this is not from EC2: {}", self.fault.sentence()));
+        self.fault.hint.iter().for_each(|hint| context.printer.hint(hint));
+        out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+        context.printer.prose(2, catalogue());
+        context.printer.line(format!("\n{}\n", self.table(context.printer.columns(Stream::Out))));
+        for line in self.lines() {
+            context.printer.prose(2, line);
+        }
+        account_ready::warn(context, lacks, Some(self.planned.plan.offer.region.as_str()));
+        if let Some(reason) = &self.over_a_cap {
+            context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {reason}"));
+        }
+        context.printer.line(prepared.ships());
+        next.iter().for_each(|next| context.printer.line(format!("scheduled; the next run would be at {}", status::local_time(*next))));
+        context.printer.note("ALL IN is an hour with its disk and its public address; the cheapest work first");
+        context.printer.note(format!("nothing was started, and nothing can be launched until {}", self.until()));
+        code
+    }
+
+    fn until(&self) -> &'static str {
+        if self.fault.what == wire::NO_CREDENTIALS_FOUND { "there are credentials" } else { "AWS answers, and allows it" }
+    }
+
+    /// The fields of a plan, so that whoever reads one reads the other; `source` tells them apart.
+    fn document(&self, lacks: &[Lack]) -> Value {
+        let Planned { plan, most_job, fallbacks, ranking, refused, .. } = &self.planned;
+        let source =
+            json!({ "name": "catalogue", "as_of": Catalog::shipped().prices_as_of(), "because": self.fault.sentence(), "hint": self.fault.hint });
+        let reasons: Vec<&String> = plan.reasons.iter().chain(&self.notes).collect();
+        json!({
+            "source": source, "offer": plan.offer, "reasons": reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(),
+            "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
+            "kill_at": plan.kill_at, "bid": null, "bid_exceeded": null, "launch": null, "fallbacks": fallbacks, "ranking": ranking, "quotas": [],
+            "refused": refused, "unready": [], "forbidden": null, "unanswered": self.fault.sentence(), "permissions": [], "lacks": lacks, "agent": null, "clock": null,
+            "caps": null, "waits_for": self.over_a_cap, "waits_until": null, "market": null, "cadence": null,
+        })
+    }
+
+    /// What a machine costs, why this one, when it would end, and what these figures are not.
+    fn lines(&self) -> Vec<String> {
+        let plan = &self.planned.plan;
+        let because = plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
+        let end = plan.kill_at.map(|at| format!("launched now, its machine would end at {} at the latest", status::local_time(at)));
+        let costs = text::costs(&self.planned, "by the catalogue").into_iter().chain(because);
+        let costs = costs.chain(plan.reasons.iter().skip(2).cloned()).chain(end);
+        costs.chain(text::machine_text(&plan.offer, &self.spec.spec.machine.gpus)).chain(self.notes.clone()).collect()
+    }
+
+    /// A row for each type in each region: its zones cost the same.
+    fn table(&self, width: Option<usize>) -> String {
+        let offers = std::iter::once(&self.planned.plan.offer).chain(&self.planned.fallbacks);
+        let mut seen = BTreeSet::new();
+        let kinds = offers.zip(&self.planned.ranking).filter(|(offer, _)| seen.insert((offer.region.clone(), offer.instance_type.clone())));
+        let all: Vec<Vec<String>> = kinds.map(|(offer, ranked)| columns(offer, ranked)).collect();
+        let headings = ["type", "region", "gpus", "vcpus", "on-demand", "all in", "to finish"];
+        let rows = &all[..all.len().min(ROWS_MAX)];
+        let text = render_within(width, &headings, rows, &[3, 4, 5, 6], Give { cut: &[], go: &[3, 6, 1] });
+        let more = all.len() - rows.len();
+        if more == 0 { text } else { format!("{text}\nand {more} more, dearer; `-o json` has all") }
+    }
+}
+
+fn columns(offer: &Offer, ranked: &Ranked) -> Vec<String> {
+    let gpus = offer.gpu_model.as_ref().map_or_else(|| "none".to_owned(), |model| format!("{} x {model}", offer.gpus));
+    let finish = ranked.usd_to_finish.map_or_else(|| "-".to_owned(), |usd| usd.to_string());
+    let (price, all_in) = (offer.price.per_hour().to_string(), offer.hourly().per_hour().to_string());
+    vec![offer.instance_type.clone(), offer.region.to_string(), gpus, offer.vcpus.to_string(), price, all_in, finish]
+}
+
+/// Why there is not even a plan by the catalogue. A budget that buys no machine on demand is the job's own mistake, where it may buy
+/// no other; all else the catalogue may only not know.
+fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String]) -> Fault {
+    let is_over_budget = matches!(none, ActError::NoOffer(none) if none.over_budget.is_some());
+    if is_over_budget && spec.spec.machine.market == MarketChoice::OnDemand {
+        return plan::fault(none).meaning(format!(
+            "nothing was started, and nothing bills; that is by the catalogue's prices of {}: {}",
+            Catalog::shipped().prices_as_of(),
+            fault.sentence()
+        ));
+    }
+    let priced = Catalog::shipped().regions();
+    let unpriced = regions.iter().find(|region| priced.iter().all(|priced| priced.as_str() != region.as_str()));
+    let why = match unpriced.filter(|_| !is_over_budget) {
+        Some(region) => {
+            let names: Vec<&str> = priced.iter().map(Region::as_str).collect();
+            format!("it has no prices of {region}, those of {} alone", names.join(", "))
+        }
+        None => none.to_string(),
+    };
+    let nothing = fault.meaning.clone().map(|meaning| format!("{meaning}; ")).unwrap_or_default();
+    fault.meaning(format!("{nothing}nor can it be planned by the catalogue that ships with `lamp`: {why}"))
+}
+
+/// What this is, with its day.
+fn catalogue() -> String {
+    let catalog = Catalog::shipped();
+    format!(
+        "by the catalogue that ships with `lamp`, not by AWS: on-demand prices of {}, types and zones of {}, the zones by their ids; spot prices are not in it",
+        catalog.prices_as_of(),
+        catalog.types_as_of()
+    )
+}
+
+/// The same job on demand, which is all that the catalogue prices. A job that chooses its market goes from one machine to another as
+/// often as it likes, and so it does here.
+fn on_demand(spec: &ResolvedSpec) -> ResolvedSpec {
+    let mut spec = spec.clone();
+    if spec.spec.machine.market == MarketChoice::Auto {
+        spec.spec.interruptions.max = u32::MAX;
+    }
+    spec.spec.machine.market = MarketChoice::OnDemand;
+    spec
+}
+
+/// What these figures are of a job that would buy on the spot market, and what nobody was asked.
+fn notes(spec: &Spec, plan: &Plan) -> Vec<String> {
+    let market = match spec.machine.market {
+        MarketChoice::OnDemand => None,
+        market => {
+            let word = if market == MarketChoice::Spot { "spot" } else { "auto" };
+            let above = bid::most_ever(spec.machine.max_price, &plan.offer).filter(|most| *most > plan.offer.price);
+            Some(match above {
+                Some(most) => format!(
+                    "`market = \"{word}\"`: `max_price` lets an hour of a spot machine cost up to {most}, more than on demand: for that the figures above are no ceiling"
+                ),
+                None => format!("`market = \"{word}\"`: the figures are those on demand; for the same machine no spot bid of this job is higher"),
+            })
+        }
+    };
+    let unchecked = "nothing of it was checked at AWS: no quota, no capacity, no permission, no image".to_owned();
+    market.into_iter().chain([unchecked]).collect()
+}

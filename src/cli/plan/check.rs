@@ -1,0 +1,101 @@
+//! `lamp check`: all that is wrong with a job and with what it would ship, before anything is started.
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::limit_check::OutOfReach;
+use super::saved_files;
+use crate::cli::output::printer::Stream;
+use crate::cli::output::printer::shell_word;
+use crate::cli::output::table::counted;
+use crate::cli::run::workdir::{Examined, shown_file};
+use crate::cli::shell::flags::JobArgs;
+use crate::cli::{Context, ExitCode, Fault, Format};
+use crate::config::Loaded;
+use crate::job::{Finding, IdleSpec, Severity};
+use crate::policy::{YoungWindow, young_window};
+use crate::wire;
+
+/// Find everything that is wrong with a job
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// # Errors
+/// The job file is not there or cannot be read. Findings are the result, not an error.
+pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    match args.job.examine(context) {
+        Ok(mut examined) => {
+            let file = shown_file(&examined.loaded, context);
+            let is_whole = examined.findings.iter().all(|finding| finding.severity != Severity::Error);
+            let spec = &examined.loaded.spec;
+            let out_of_reach = OutOfReach::of_its_words(spec, context.clock.now()).filter(|_| is_whole && spec.limits.work.is_some());
+            examined.findings.extend(out_of_reach.iter().map(OutOfReach::finding));
+            report(context, &file, &examined.findings, Some(&examined))
+        }
+        Err(fault) => match &fault.file {
+            Some(file) => report(context, file, &fault.findings, None),
+            None => Err(fault),
+        },
+    }
+}
+
+fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<&Examined>) -> Result<ExitCode, Fault> {
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    if context.format == Format::Text {
+        for finding in findings {
+            context.printer.line(context.printer.finding_text(Stream::Out, Some(file), finding));
+        }
+        context.printer.line(format!("{file}: {}", summary(errors, warnings)));
+        if let Some(examined @ Examined { survey: Some(survey), .. }) = examined {
+            let files = counted(survey.files, "file");
+            context.printer.line(format!("ships {files}, {}, from {}", wire::show_bytes(survey.bytes), survey.root.display()));
+            context.printer.line(saved_files::line(&examined.loaded.spec));
+        }
+        if let Some(note) = examined.and_then(|examined| idle_note(&examined.loaded)) {
+            context.printer.note(note);
+        }
+        if let Some(examined) = examined.filter(|examined| errors == 0 && examined.loaded.spec.checkpoint.is_some()) {
+            context.printer.note(untried(&examined.loaded, file));
+        }
+    } else {
+        let loaded = examined.map(|examined| &examined.loaded);
+        let survey = examined.and_then(|examined| examined.survey.as_ref());
+        let workdir = loaded.zip(survey).map(|(loaded, survey)| json!({"path": loaded.workdir, "files": survey.files, "bytes": survey.bytes}));
+        context.printer.json(&json!({
+            "file": file, "ok": errors == 0, "errors": errors, "warnings": warnings, "findings": findings, "workdir": workdir,
+            "spec": loaded.map(|loaded| &loaded.spec), "origins": loaded.map(|loaded| &loaded.origins),
+            "schedule": loaded.and_then(|loaded| loaded.schedule.as_ref()),
+        }));
+    }
+    Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FINDINGS })
+}
+
+/// What the rule makes of an idle window that somebody has asked for: it is longer at first, and a short one by far.
+pub fn idle_note(loaded: &Loaded) -> Option<String> {
+    let usual = IdleSpec::default().window;
+    let YoungWindow { asked, first, until } = young_window(&loaded.spec.watch.idle).filter(|young| Some(young.asked) != usual)?;
+    Some(format!(
+        "`idle = \"{asked}\"` holds once the work has gone on for {until}; before that it takes up to {first} of silence, and where little of \
+         it is seen, or after long pauses of its own, a longer one (docs/policies.md)"
+    ))
+}
+
+/// A file says nothing of what its script does at an interruption.
+fn untried(loaded: &Loaded, file: &str) -> String {
+    let words = if loaded.file.is_some() { format!("lamp rehearse {}", shell_word(file)) } else { "lamp rehearse".to_owned() };
+    format!("whether the script saves and resumes is not looked at here: `{words}` interrupts it on this workstation, and tries it")
+}
+
+fn summary(errors: usize, warnings: usize) -> String {
+    let counted = |n: usize, word| counted(n as u64, word);
+    match (errors, warnings) {
+        (0, 0) => "no findings".to_owned(),
+        (0, _) => counted(warnings, "warning"),
+        (_, 0) => counted(errors, "error"),
+        _ => format!("{}, {}", counted(errors, "error"), counted(warnings, "warning")),
+    }
+}

@@ -1,0 +1,77 @@
+//! What dry runs of a launch came to, place by place: the planned machine's, and of each other region and market that the job may
+//! go to.
+//!
+//! Unknown is not no. What must never live here: a refusal to launch (`run`).
+
+use serde::Serialize;
+
+use crate::cli::{Context, ExitCode, Fault};
+use crate::controller::{ActError, Controller, Planned};
+use crate::job::Spec;
+use crate::market::{Cloud, Market, Offer, Region};
+
+/// Of one region and market; the field names are an interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct Permission {
+    region: Region,
+    market: Market,
+    /// Why the cloud would not launch it.
+    pub forbidden: Option<String>,
+    /// Why that is not known.
+    pub unanswered: Option<String>,
+}
+
+impl Permission {
+    fn of(offer: &Offer, answer: Result<(), ActError>) -> Self {
+        let none = Permission { region: offer.region.clone(), market: offer.market, forbidden: None, unanswered: None };
+        let Err(error) = answer else { return none };
+        let why = Some(Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
+        if error.is_refusal() { Permission { forbidden: why, ..none } } else { Permission { unanswered: why, ..none } }
+    }
+
+    fn place(&self) -> String {
+        format!("{} ({})", self.region, self.market)
+    }
+}
+
+/// The planned machine's, and the others in the order in which they are tried.
+pub struct Permissions {
+    pub planned: Permission,
+    others: Vec<Permission>,
+    is_local: bool,
+}
+
+impl Permissions {
+    pub async fn asked(controller: &Controller, spec: &Spec, planned: &Planned) -> Self {
+        let (answer, others) = controller.permissions(spec, planned).await;
+        let offer = &planned.plan.offer;
+        Permissions {
+            planned: Permission::of(offer, answer),
+            others: others.into_iter().map(|(offer, answer)| Permission::of(offer, answer)).collect(),
+            is_local: offer.cloud == Cloud::Local,
+        }
+    }
+
+    /// All of them, the planned machine's first.
+    pub fn all(&self) -> Vec<&Permission> {
+        std::iter::once(&self.planned).chain(&self.others).collect()
+    }
+
+    /// What was proved of which, and what was not.
+    pub fn tell(&self, context: &Context) {
+        let others = self.others.iter().map(|other| (format!("what is tried next in {}", other.place()), other));
+        for (what, one) in std::iter::once(("it".to_owned(), &self.planned)).chain(others) {
+            if let Some(because) = &one.forbidden {
+                context.printer.warn(format!("the cloud would not launch {what}: {because}"));
+            }
+            if let Some(because) = &one.unanswered {
+                context.printer.warn(format!("whether the cloud would launch {what} is not known: {because}"));
+            }
+        }
+        let proved = self.all().into_iter().filter(|one| one.forbidden.is_none() && one.unanswered.is_none());
+        let proved: Vec<String> = proved.map(Permission::place).collect();
+        if !self.is_local && !proved.is_empty() {
+            context.printer.note(format!("a dry run each says that you may launch it in {}", proved.join(", ")));
+        }
+    }
+}

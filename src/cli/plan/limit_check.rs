@@ -1,0 +1,377 @@
+//! A limit that no machine can keep with all of the work done: said before anything is bought, by how much, and what it means.
+//!
+//! Reckoned without the market: a machine that starts now and is never taken away. What must never live here: the market rule,
+//! which goes the fastest way to the end then (`policy::market::deadline_choice`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::cli::Context;
+use crate::controller::Planned;
+use crate::job::{Finding, ResolvedSpec, Spec};
+use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
+use crate::policy::market::auto_market::{self, AutoFacts, Standing};
+use crate::policy::purchase::hard_end::STOP_GRACE;
+
+/// How far a limit is from the end of the work; the field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OutOfReach {
+    /// The one that ends the job first.
+    pub limit: Limit,
+    /// 0: nobody has said how much, and the start alone takes longer.
+    pub work_hours: f64,
+    pub start_hours: f64,
+    /// How much later the work would be done.
+    pub short_hours: f64,
+    /// The work that a machine can do until then.
+    pub done_hours: f64,
+    /// A limit of time this far from now could be met.
+    pub enough_hours: f64,
+    /// A budget that could: with an hour's bid, its disk and its address. `null`: the limit is one of time.
+    pub enough_usd: Option<Usd>,
+    /// The most that the machine of the plan costs until then.
+    pub most_usd: Option<Usd>,
+    /// Every limit that is too tight, as what would be enough of it.
+    #[serde(skip)]
+    flags: Vec<String>,
+    #[serde(skip)]
+    on_demand: bool,
+    /// Its hour is reckoned with a bid above its price.
+    #[serde(skip)]
+    bids: bool,
+    #[serde(skip)]
+    is_taken: bool,
+    #[serde(skip)]
+    saves: bool,
+    /// A deadline is one of them, and somebody has said how much work it is.
+    #[serde(skip)]
+    misses_deadline: bool,
+}
+
+/// What ends a job before its work is done; the names are an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    Deadline,
+    MaxRuntime,
+    Budget,
+}
+
+impl Limit {
+    /// As the job file names it.
+    fn name(self) -> &'static str {
+        match self {
+            Limit::Deadline => "deadline",
+            Limit::MaxRuntime => "max_runtime",
+            Limit::Budget => "budget",
+        }
+    }
+}
+
+/// The machine of the plan: what an hour may come to, how fast it is, and the most that it costs.
+struct Machine {
+    hour: UsdPerHour,
+    speed: f64,
+    most_usd: Option<Usd>,
+    bids: bool,
+    /// It may be taken away, which costs a start and what was not saved.
+    is_taken: bool,
+}
+
+impl OutOfReach {
+    /// `None`: all of them are in reach, as far as anybody has said how much work it is.
+    pub fn of(planned: &Planned, spec: &ResolvedSpec, now: Timestamp) -> Option<OutOfReach> {
+        let spec = &spec.spec;
+        let offer: &Offer = &planned.plan.offer;
+        let speed = spec.machine.speed.of(offer);
+        let standing = planned.outlook.as_ref().map_or_else(|| standing_alone(spec, speed, now), |outlook| outlook.standing);
+        let machine = Machine {
+            hour: offer.hourly_at_most(planned.plan.bid),
+            speed,
+            most_usd: planned.plan.most_usd,
+            bids: planned.plan.bid.is_some(),
+            is_taken: planned.plan.bid.is_some(),
+        };
+        OutOfReach::judge(spec, &standing, &machine, now)
+    }
+
+    /// The same where no machine is planned: of any that works so fast and costs so much an hour, from the cheapest to the dearest, and
+    /// may be taken away or not.
+    pub fn by_the_hour(spec: &Spec, standing: &Standing, hours: ([UsdPerHour; 2], bool), speed: f64, now: Timestamp) -> Option<OutOfReach> {
+        let ([hour, dearest], is_taken) = hours;
+        let limits = &spec.limits;
+        let times = [limits.deadline.map(|deadline| elapsed(now, deadline)), limits.max_runtime.map(Span::duration)];
+        let of_time = times.into_iter().flatten().min().map(|time| dearest.cost_of(time + STOP_GRACE));
+        let most_usd = of_time.into_iter().chain(limits.budget).min();
+        OutOfReach::judge(spec, standing, &Machine { hour, speed, most_usd, bids: false, is_taken }, now)
+    }
+
+    /// The same of a job as it stands in its file: nobody was asked for a price, so that no budget is judged. On the fastest of the
+    /// machines whose speed it names.
+    pub fn of_its_words(spec: &Spec, now: Timestamp) -> Option<OutOfReach> {
+        let speed = spec.machine.speed.iter().map(|(_, speed)| speed).reduce(f64::max).unwrap_or(1.0);
+        OutOfReach::by_the_hour(spec, &standing_alone(spec, speed, now), ([UsdPerHour::ZERO; 2], false), speed, now)
+    }
+
+    fn judge(spec: &Spec, standing: &Standing, machine: &Machine, now: Timestamp) -> Option<OutOfReach> {
+        let limits = &spec.limits;
+        let work = limits.work.map_or(0.0, |work| work.secs_f64() / 3600.0 / machine.speed);
+        let is_local = spec.machine.cloud == Cloud::Local;
+        let start = if is_local { 0.0 } else { standing.start };
+        let way_out = auto_market::way_out(spec).as_secs_f64() / 3600.0;
+        let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
+        // Each: how long the machine may work, and how much longer than that the whole of the limit is.
+        let of_time = |limit: Limit, hours: f64| (limit, hours - way_out, way_out);
+        // What is left of a deadline is never less than nothing; by how much it is too short is told all the same.
+        let deadline = match standing.time_left.zip(until) {
+            Some((left, until)) if left > 0.0 || limits.work.is_some() || !is_local => Some((Limit::Deadline, left, until - left)),
+            _ => until.map(|until| of_time(Limit::Deadline, until)),
+        };
+        let run_time = limits.max_runtime.map(|time| of_time(Limit::MaxRuntime, time.secs_f64() / 3600.0));
+        let grace = if is_local { Duration::ZERO } else { STOP_GRACE };
+        let paid = limits.budget.and_then(|budget| machine.hour.time_for(budget));
+        let budget = paid.map(|paid| of_time(Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0));
+        let short = |(_, left, _): &(Limit, f64, f64)| work + start - left;
+        // Here a job starts at once, and may be over before its run time nears its end; but from a deadline or a budget that its way
+        // out takes whole nothing is left to begin with.
+        let is_told = |(limit, ..): &(Limit, f64, f64)| limits.work.is_some() || !is_local || *limit != Limit::MaxRuntime;
+        let mut all: Vec<_> = [deadline, run_time, budget].into_iter().flatten().filter(|limit| is_told(limit) && short(limit) > 0.0).collect();
+        all.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
+        let first = all.first()?;
+        let needed = Duration::from_secs_f64((work + start + way_out).clamp(0.0, 1e7) * 3600.0);
+        let enough_usd = machine.hour.cost_of(needed + grace).in_cents();
+        let enough_hours = |(_, _, beside): &(Limit, f64, f64)| (work + start + beside).ceil();
+        let flag = |one: &(Limit, f64, f64)| match one.0 {
+            Limit::Deadline => format!("--deadline {:.0}h", enough_hours(one)),
+            Limit::MaxRuntime => format!("--max-runtime {:.0}h", enough_hours(one)),
+            Limit::Budget => format!("--budget {:.2}", enough_usd.dollars()),
+        };
+        Some(OutOfReach {
+            limit: first.0,
+            work_hours: work,
+            start_hours: start,
+            short_hours: short(first),
+            done_hours: (first.1 - start).max(0.0),
+            enough_hours: enough_hours(first),
+            enough_usd: (first.0 == Limit::Budget).then_some(enough_usd),
+            most_usd: machine.most_usd,
+            flags: all.iter().map(flag).collect(),
+            on_demand: !is_local,
+            bids: machine.bids && all.iter().any(|(limit, ..)| *limit == Limit::Budget),
+            is_taken: machine.is_taken && all.iter().any(|(limit, ..)| *limit == Limit::Budget),
+            saves: spec.checkpoint.is_some(),
+            misses_deadline: work > 0.0 && all.iter().any(|(limit, ..)| *limit == Limit::Deadline),
+        })
+    }
+
+    /// Whether there is a deadline that the work cannot meet, whatever would end the job before it: the one limit that a job can only
+    /// miss.
+    pub fn is_late(&self) -> bool {
+        self.misses_deadline
+    }
+
+    /// Nobody has said how much work it is; how long a start takes is mostly a guess.
+    fn is_start_alone(&self) -> bool {
+        self.work_hours == 0.0
+    }
+
+    fn what(&self) -> String {
+        let start = if self.start_hours > 0.0 { format!(" and a start of {}", span(self.start_hours)) } else { String::new() };
+        let work = format!("{} of work{start} take", span(self.work_hours));
+        let longer = at_least(self.short_hours);
+        if self.is_start_alone() {
+            let limit = self.limit.name();
+            if self.start_hours == 0.0 {
+                return format!("`limits.{limit}` may be too short: the way out, with the last save and the outputs, takes {longer} longer");
+            }
+            return format!(
+                "`limits.{limit}` may be too short: a start, reckoned at {}, and the way out take {longer} longer",
+                span(self.start_hours)
+            );
+        }
+        match self.limit {
+            Limit::Deadline => {
+                let even = if self.on_demand { ", even on demand" } else { "" };
+                format!("the deadline cannot be met{even}: {work} {longer} longer")
+            }
+            Limit::MaxRuntime => format!("`limits.max_runtime` is too short: {work} {longer} longer"),
+            Limit::Budget => format!("`limits.budget` is too small: {work} {longer} longer than it is sure to buy of this machine"),
+        }
+    }
+
+    fn means(&self) -> String {
+        let kept = if self.saves { "" } else { ", and nothing of it is saved, without `[checkpoint]`" };
+        let most = match self.most_usd {
+            Some(most) if most == Usd::ZERO => String::new(),
+            Some(most) => format!("; until then this machine costs at most {most}"),
+            None => "; what that costs, nothing bounds".to_owned(),
+        };
+        let but = if self.limit == Limit::MaxRuntime && self.on_demand { " (unless it is interrupted, and begins its run time anew)" } else { "" };
+        if self.is_start_alone() {
+            return format!("it may end the job before its work has begun{but}{most}");
+        }
+        format!("it ends the job unfinished{but}, with about {} of {} done{kept}{most}", span(self.done_hours), span(self.work_hours))
+    }
+
+    fn cure(&self) -> String {
+        let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
+        let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
+        // Each interruption costs a start, and what was not saved.
+        let unless = if self.is_taken { " where no machine is taken away" } else { "" };
+        if self.is_start_alone() {
+            return format!("`{}` leaves it time for some work; say how much there is with `--work`", self.flags.join(" "));
+        }
+        let machine = if self.limit == Limit::Budget { "a cheaper machine" } else { "a faster machine" };
+        format!("`{}` is enough{from_now}{unless}; so would be {machine}, or less work, with its own `--work`{lower}", self.flags.join(" "))
+    }
+
+    /// As a finding of the job.
+    pub fn finding(&self) -> Finding {
+        Finding::warning("limits.work", format!("{}; {}", self.what(), self.means())).hint(self.cure())
+    }
+
+    /// As a warning: what, what it means, what to type.
+    pub fn warn(&self, context: &Context) {
+        context.printer.warn(format!("{}; {}", self.what(), self.means()));
+        context.printer.hint(self.cure());
+    }
+}
+
+/// In whole minutes: it rests on a start that nobody knows better.
+fn span(hours: f64) -> Span {
+    Span::from_duration(Duration::from_secs((hours * 60.0).round().max(0.0) as u64 * 60))
+}
+
+/// What is missing is never said to be nothing, nor to be less than it is.
+fn at_least(hours: f64) -> Span {
+    let secs = (hours * 3600.0).ceil().max(1.0);
+    Span::from_secs(if secs < 60.0 { secs } else { (secs / 60.0).ceil() * 60.0 } as u64)
+}
+
+/// How a job stands that has not run and of whose market nothing is known.
+fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> Standing {
+    auto_market::standing(&AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(work: &str, deadline_hours: i64, cloud: Cloud) -> Option<OutOfReach> {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let deadline = now + jiff::SignedDuration::from_hours(deadline_hours);
+        let mut spec = Spec::bare();
+        (spec.limits.work, spec.limits.deadline) = (Some(work.parse().unwrap()), Some(deadline));
+        spec.machine.cloud = cloud;
+        let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+        OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine("1"), now)
+    }
+
+    fn machine(dollars: &str) -> Machine {
+        Machine { hour: UsdPerHour::new(dollars.parse().unwrap()), speed: 1.0, most_usd: Some("9.84".parse().unwrap()), bids: false, is_taken: false }
+    }
+
+    /// 20 h of work under a limit of time and of money.
+    fn limited(max_runtime: Option<&str>, budget: Option<&str>, hour: &str, cloud: Cloud) -> Option<OutOfReach> {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let mut spec = Spec::bare();
+        spec.limits.work = Some("20h".parse().unwrap());
+        spec.limits.max_runtime = max_runtime.map(|time| time.parse().unwrap());
+        spec.limits.budget = budget.map(|usd| usd.parse().unwrap());
+        spec.machine.cloud = cloud;
+        let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+        OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine(hour), now)
+    }
+
+    #[test]
+    fn a_run_time_that_is_too_short_and_a_budget_that_is_too_small_say_what_is_enough() {
+        let found = limited(Some("4h"), None, "1", Cloud::Aws).unwrap();
+        assert!(found.what().starts_with("`limits.max_runtime` is too short: 20h of work and a start of 12m take 16h 1"), "{}", found.what());
+        assert!(found.cure().starts_with("`--max-runtime 21h` is enough; so would be a faster machine"), "{}", found.cure());
+        assert_eq!(limited(Some("21h"), None, "1", Cloud::Aws), None);
+        let found = limited(None, Some("5"), "1", Cloud::Aws).unwrap();
+        assert!(found.what().starts_with("`limits.budget` is too small: 20h of work and a start of 12m take 15h "), "{}", found.what());
+        let enough = found.enough_usd.unwrap();
+        assert_eq!(limited(None, Some(&enough.dollars().to_string()), "1", Cloud::Aws), None, "what it says is enough is enough");
+        assert!(limited(None, Some(&(enough.dollars() - 0.1).to_string()), "1", Cloud::Aws).is_some(), "and not much more than that");
+        // The one that ends it first is the one that is named; of what costs nothing no budget ends.
+        assert_eq!(limited(Some("4h"), Some("2"), "1", Cloud::Aws).unwrap().limit, Limit::Budget);
+        let both = limited(Some("4h"), Some("9"), "1", Cloud::Aws).unwrap();
+        assert_eq!((both.limit, both.is_late()), (Limit::MaxRuntime, false));
+        assert!(both.cure().starts_with("`--max-runtime 21h --budget 20."), "with the first alone the second would end it: {}", both.cure());
+        assert_eq!(limited(None, Some("1"), "0", Cloud::Local), None);
+        assert_eq!(limited(None, None, "1", Cloud::Aws), None);
+    }
+
+    #[test]
+    fn a_limit_that_a_start_alone_passes_is_told_where_nobody_has_said_how_much_work_it_is() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let mut spec = Spec::bare();
+        let judge = |spec: &Spec| {
+            let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+            OutOfReach::judge(spec, &auto_market::standing(&facts), &machine("1"), now)
+        };
+        spec.machine.cloud = Cloud::Aws;
+        (spec.limits.work, spec.limits.max_runtime) = (None, Some("2m".parse().unwrap()));
+        let found = judge(&spec).unwrap();
+        assert!(
+            found.what().starts_with("`limits.max_runtime` may be too short: a start, reckoned at 12m, and the way out take 1"),
+            "{}",
+            found.what()
+        );
+        assert!(found.means().starts_with("it may end the job before its work has begun (unless"), "{}", found.means());
+        assert!(found.cure().starts_with("`--max-runtime 1h` leaves it time for some work"), "{}", found.cure());
+        spec.limits.max_runtime = Some("1h".parse().unwrap());
+        assert_eq!(judge(&spec), None);
+        spec.machine.cloud = Cloud::Local;
+        spec.limits.max_runtime = Some("10s".parse().unwrap());
+        assert_eq!(judge(&spec), None, "here it starts at once, and nobody knows how short the work is");
+        (spec.limits.max_runtime, spec.limits.deadline) = (None, Some(now + jiff::SignedDuration::from_secs(20)));
+        let found = judge(&spec).unwrap();
+        assert!(found.what().starts_with("`limits.deadline` may be too short: the way out, with the last save"), "{}", found.what());
+        assert!(!found.is_late(), "it is told, and not refused");
+        spec.limits.deadline = Some(now + jiff::SignedDuration::from_hours(1));
+        assert_eq!(judge(&spec), None);
+    }
+
+    /// A run time that ends it even sooner hid that.
+    #[test]
+    fn a_deadline_that_cannot_be_met_is_refused_also_where_another_limit_ends_the_job_before_it() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let mut spec = Spec::bare();
+        spec.machine.cloud = Cloud::Aws;
+        (spec.limits.work, spec.limits.deadline) = (Some("10h".parse().unwrap()), Some(now + jiff::SignedDuration::from_hours(8)));
+        for (max_runtime, limit) in [(None, Limit::Deadline), (Some("1h".parse().unwrap()), Limit::MaxRuntime)] {
+            spec.limits.max_runtime = max_runtime;
+            let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+            let found = OutOfReach::judge(&spec, &auto_market::standing(&facts), &machine("1"), now).unwrap();
+            assert_eq!((found.limit, found.is_late()), (limit, true));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_by_seconds_is_told_in_seconds_and_rounded_up() {
+        let said = |secs: f64| at_least(secs / 3600.0).to_string();
+        assert_eq!([said(0.2), said(40.1), said(61.0), said(3600.0 * 16.0)], ["1s", "41s", "2m", "16h"]);
+    }
+
+    #[test]
+    fn a_deadline_out_of_reach_says_by_how_much_and_what_is_enough() {
+        let found = judged("20h", 4, Cloud::Aws).unwrap();
+        assert!(found.what().starts_with("the deadline cannot be met, even on demand: 20h of work and a start of 12m take 16h "), "{}", found.what());
+        assert!(found.means().starts_with("it ends the job unfinished, with about 3h "), "{}", found.means());
+        assert!(found.means().ends_with("; until then this machine costs at most $9.84"), "{}", found.means());
+        let enough = found.enough_hours as i64;
+        assert_eq!(judged("20h", enough, Cloud::Aws), None, "what it says is enough is enough");
+        assert!(judged("20h", enough - 1, Cloud::Aws).is_some(), "and not much more than that");
+    }
+
+    #[test]
+    fn a_deadline_in_reach_is_no_finding_and_a_workstation_starts_at_once() {
+        assert_eq!(judged("3h", 4, Cloud::Aws), None);
+        let here = judged("4h", 4, Cloud::Local).unwrap();
+        assert!(!here.what().contains("on demand") && !here.what().contains("start"), "{}", here.what());
+    }
+}

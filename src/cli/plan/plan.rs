@@ -1,0 +1,196 @@
+//! `lamp plan`: which machine, at what price, and the most that it can cost. Starts nothing.
+
+use clap::Args as ClapArgs;
+
+use super::catalog_plan::Shipped;
+use super::dry_run::{Permission, Permissions};
+use super::forecast::{self, Forecast};
+use super::limit_check::OutOfReach;
+use super::{bid_text, check, checkpoint_cadence, no_image_hints, no_offer_hints, region_arg, saved_files, text};
+use crate::cli::apply::caps_view;
+use crate::cli::run::workdir::Prepared;
+use crate::cli::run::{account_ready, run, submission};
+use crate::cli::shell::job_root;
+use crate::cli::shell::slow_notice::saying;
+use crate::cli::status::status;
+use crate::cli::{Context, ExitCode, Fault, JobArgs};
+use crate::controller::{ActError, Controller, Planned};
+use crate::job::{Finding, Plan, ResolvedSpec};
+use crate::market::Cloud;
+
+/// Show which machine a job would get and the most that it can cost
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// # Errors
+/// The job has errors, or no offer fits.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let prepared = args.job.prepare(context)?;
+    show(context, &prepared).await
+}
+
+/// Prints the plan of a prepared job.
+///
+/// # Errors
+/// No offer fits, or the job root cannot be opened.
+pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fault> {
+    let Prepared { loaded, survey } = prepared;
+    run::refuse_cloud(loaded.spec.machine.cloud)?;
+    let store = job_root::open(context).await?;
+    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    let spec = submission::spec(context, loaded);
+    let (measured, (planned, lacks), clock) =
+        tokio::join!(checkpoint_cadence::measured(&store, &spec), account_ready::planned(context, &controller, &spec), controller.check_clock());
+    let planned = match planned {
+        Ok(planned) => planned,
+        Err(fault) => {
+            account_ready::refuse_planless(&lacks, &spec)?;
+            let shipped = Shipped::instead_of(fault, context, &store, &spec).await.map_err(|fault| slips_first(fault, &loaded.findings));
+            return shipped.map(|shipped| shipped.show(context, prepared, &lacks)).inspect_err(|_| account_ready::warn(context, &lacks, None));
+        }
+    };
+    let clock = clock.err().map(|error| error.to_string());
+    let Planned { plan, most_job, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
+    if spec.spec.limits.work.is_some_and(|work| planned.outlook.is_some() && forecast::is_long(work.duration())) {
+        context.printer.note("playing the job against courses of capacity; its work is long, and this takes a while ...");
+    }
+    let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
+    let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
+    let (permissions, exceeded) =
+        tokio::join!(Permissions::asked(&controller, &spec.spec, &planned), bid_text::Shown::asked(&controller, plan, context.clock.now()));
+    let Permission { forbidden, unanswered, .. } = &permissions.planned;
+    let agent = controller.agent_fits(plan).await.err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
+    let held_back = held_back(&controller, &planned).await?;
+    let caps = caps_view::shown(context, &store).await?;
+    let cadence = checkpoint_cadence::of(&store, measured.as_ref(), &planned).await;
+    let next = prepared.next_run(context.clock.now());
+    let over_a_cap = controller.cap_forbids(plan);
+    // As `lamp run` would end; a deadline that cannot be met is refused here, where nothing is lost by it.
+    let late = out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
+    let code = if !lacks.is_empty() || clock.is_some() || late || over_a_cap.is_some() {
+        ExitCode::REFUSED
+    } else if forbidden.is_some() || agent.is_some() {
+        ExitCode::LAUNCH_FAILED
+    } else {
+        cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::Shown::code)
+    };
+    if context.is_machine_output() {
+        context.printer.json(&serde_json::json!({
+            "source": source(plan),
+            "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
+            "kill_at": plan.kill_at,
+            "bid": plan.bid, "bid_exceeded": exceeded.as_ref().map(bid_text::Shown::document), "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
+            "forbidden": forbidden, "unanswered": unanswered, "permissions": permissions.all(), "lacks": lacks, "agent": agent, "clock": clock,
+            "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
+            "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
+        }));
+        return Ok(code);
+    }
+    out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+    for line in text::whole(&planned, &spec.spec, forecast.iter().flat_map(Forecast::lines), exceeded.as_ref()) {
+        context.printer.prose(2, line);
+    }
+    if let Some(unknown) = exceeded.as_ref().and_then(bid_text::Shown::unknown) {
+        context.printer.note(unknown);
+    }
+    permissions.tell(context);
+    account_ready::warn_unready(context, unready);
+    if let Some(because) = agent {
+        context.printer.warn(format!("the machine could not run its agent: {because}"));
+    }
+    if let Some(wrong) = clock {
+        context.printer.warn(wrong);
+    }
+    account_ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
+    context.printer.line(prepared.ships());
+    context.printer.prose(2, saved_files::line(&loaded.spec));
+    caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
+    if let Some(reason) = over_a_cap {
+        context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {}", reason.text));
+    } else if let Some(reason) = held_back {
+        context.printer.prose(2, format!("it would wait for {reason}"));
+    }
+    if let Some(next) = next {
+        context.printer.line(format!("scheduled, from `lamp apply` on; the next run would be at {}", status::local_time(next)));
+    }
+    cadence.iter().for_each(|cadence| cadence.tell(context));
+    if let Some(note) = check::idle_note(loaded) {
+        context.printer.note(note);
+    }
+    context.printer.note("nothing was started");
+    Ok(code)
+}
+
+/// A name that nobody knows is the nearer mistake, whatever else stands in the way.
+fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
+    const NAMES: [&str; 3] = ["machine.gpus", "machine.regions", "machine.instance_types"];
+    let said = fault.hint.take();
+    let is_news = |finding: &&Finding| NAMES.contains(&finding.path.as_str()) && !said.as_ref().is_some_and(|said| said.contains(&finding.message));
+    let slips = findings.iter().filter(is_news).map(|finding| match &finding.hint {
+        Some(hint) => format!("{finding}: {hint}"),
+        None => finding.to_string(),
+    });
+    let all: Vec<String> = slips.chain(said.clone()).collect();
+    fault.hint = (!all.is_empty()).then(|| all.join("; "));
+    fault
+}
+
+/// Whose word the offers are; `plan::catalog_plan` has the third.
+fn source(plan: &Plan) -> serde_json::Value {
+    let name = if plan.offer.cloud == Cloud::Local { "local" } else { "ec2" };
+    serde_json::json!({ "name": name, "as_of": plan.created })
+}
+
+/// What the launch would wait for, as it follows on "waits for": a cheaper machine, or a cap.
+///
+/// # Errors
+/// The job root does not answer.
+pub async fn held_back(controller: &Controller, planned: &Planned) -> Result<Option<String>, Fault> {
+    if let Some(waits) = &planned.waits {
+        return Ok(Some(status::waits(&waits.reason.text, waits.until)));
+    }
+    let reason = controller.cap_on(&planned.plan).await.map_err(|error| job_root::record_fault(&error))?;
+    Ok(reason.map(|reason| reason.text))
+}
+
+/// The plan that the first attempt would have now; nothing is written.
+///
+/// # Errors
+/// No offer fits, or the cloud does not answer.
+pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> Result<Planned, Fault> {
+    let asked = format!("asking {} what it sells", spec.spec.machine.cloud);
+    saying(context, asked, controller.first_plan(spec)).await.map_err(|error| {
+        let fault = fault(&error).meaning("nothing was started, and nothing bills");
+        let slip = spec.spec.machine.regions.iter().find_map(|name| region_arg::hint_of(name));
+        // A region that nobody knows has no address: the same again would end the same.
+        match slip.filter(|_| error.is_silence()) {
+            Some(slip) => fault.hint(slip),
+            None => fault,
+        }
+    })
+}
+
+/// A cloud that does not answer, or does not know us, is another thing than a job that fits nowhere.
+pub fn fault(error: &ActError) -> Fault {
+    if error.is_denial() {
+        Fault::from_error(ExitCode::UNREACHABLE, error).or_hint("`lamp doctor` says who you are to the cloud, and what is missing")
+    } else if error.is_silence() {
+        let fault = Fault::from_error(ExitCode::UNREACHABLE, error);
+        let slip = region_arg::hint(&fault.sentence());
+        fault.or_hint(slip.unwrap_or_else(|| "try again; `lamp doctor` looks at the way there".to_owned()))
+    } else {
+        let fault = Fault::from_error(ExitCode::LAUNCH_FAILED, error);
+        if let Some(hint) = error.never_works().and_then(no_image_hints::hint) {
+            return fault.hint(hint);
+        }
+        let none = match error {
+            ActError::NoOffer(none) | ActError::NotReady { none: Some(none), .. } => none,
+            _ => return fault,
+        };
+        let hints = no_offer_hints::hints(none);
+        if hints.is_empty() { fault } else { fault.hint(hints.join("; ")) }
+    }
+}

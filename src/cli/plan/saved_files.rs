@@ -1,0 +1,108 @@
+//! Before a job runs: the files that are kept when its machine goes, and the files that its script saves and that are lost.
+//!
+//! What must never live here: how a script is read (`init::save_detection`), or what was left behind in the end (the agent says it).
+
+use std::path::Path;
+
+use crate::cli::init::python_source::Script;
+use crate::cli::init::save_detection::{self, Saves};
+use crate::config::Loaded;
+use crate::job::{Command, Finding, OutputGlob, Spec};
+
+/// A script of a megabyte is data.
+const SCRIPT_BYTES_MAX: u64 = 1 << 20;
+
+/// One line for people.
+pub fn line(spec: &Spec) -> String {
+    let named = spec.outputs.iter().map(|pattern| format!("`{pattern}`"));
+    let mut kept: Vec<String> = named.collect();
+    kept.push("what the script writes to $LAMP_OUTPUT_DIR".to_owned());
+    kept.extend(spec.checkpoint.as_ref().map(|checkpoint| format!("the newest checkpoint of `{}`", checkpoint.path)));
+    format!("kept at its end: {}; all else in its workdir goes with the machine", kept.join(", "))
+}
+
+/// The files that the script saves, by its own text, and that are lost with the machine.
+pub fn findings(loaded: &Loaded) -> Vec<Finding> {
+    let Some(text) = script_of(&loaded.spec).and_then(|script| read(&loaded.workdir.join(script))) else { return Vec::new() };
+    let saves = save_detection::look(&Script::new(&text));
+    let lost = unkept(&loaded.spec, &saves);
+    let mut found = Vec::new();
+    if !lost.is_empty() {
+        let shown: Vec<String> = lost.iter().map(|path| format!("`{path}`")).collect();
+        let line: Vec<String> = loaded.spec.outputs.iter().chain(&lost).map(|pattern| format!("{pattern:?}")).collect();
+        let finding = Finding::warning("outputs", format!("the script saves {}, which nothing keeps", shown.join(", ")));
+        found.push(finding.hint(format!("outputs = [{}] brings it home", line.join(", "))));
+    }
+    // A guess that is not certain is no news before each run.
+    if let (Some(folder), None) = (&saves.folder, &saves.doubt)
+        && loaded.spec.checkpoint.is_none()
+        && !is_kept(&loaded.spec, folder)
+        && saves.links.is_empty()
+    {
+        let finding = Finding::warning("checkpoint", format!("the script saves to `{folder}` ({}), which nothing keeps", saves.because));
+        found.push(finding.hint(format!("[checkpoint] with path = \"{folder}\" keeps it as it is saved, outputs = [\"{folder}/**\"] at the end")));
+    }
+    found
+}
+
+fn unkept(spec: &Spec, saves: &Saves) -> Vec<String> {
+    // A text without a folder and an ending may be no path, and a false alarm before each run teaches people to read none.
+    let is_path = |path: &str| path.contains(['/', '.']);
+    // The folder of the checkpoints has a finding of its own.
+    let is_of_folder = |path: &str| saves.folder.as_deref().is_some_and(|folder| is_below(path, folder));
+    let files = saves.outputs.iter().filter(|path| is_path(path) && !is_of_folder(path) && !is_kept(spec, path)).cloned();
+    // Saved, and not certainly a checkpoint: it is a result, then.
+    let is_result = saves.doubt.is_some() && saves.because == "it is saved there";
+    let folder = saves.folder.iter().filter(|folder| is_result && !is_kept(spec, folder)).map(|folder| format!("{folder}/**"));
+    files.chain(folder).collect()
+}
+
+fn is_kept(spec: &Spec, path: &str) -> bool {
+    let by_output = |pattern: &String| OutputGlob::new(pattern).is_ok_and(|glob| glob.names(path)) || pattern == path;
+    let by_checkpoint = spec.checkpoint.as_ref().is_some_and(|checkpoint| is_below(path, checkpoint.path.trim_matches('/')));
+    by_checkpoint || is_below(path, "lamp-output") || spec.outputs.iter().any(by_output)
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The Python file that the command runs.
+fn script_of(spec: &Spec) -> Option<&str> {
+    let Command::Args(args) = &spec.command else { return None };
+    args.iter().map(String::as_str).find(|word| word.ends_with(".py") && !word.starts_with(['-', '/']))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the script that the user wants to run is read to see what it saves")]
+fn read(path: &Path) -> Option<String> {
+    let is_text = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() <= SCRIPT_BYTES_MAX);
+    if is_text { std::fs::read_to_string(path).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(script: &str, outputs: &[&str]) -> Vec<String> {
+        let spec = Spec { outputs: outputs.iter().map(ToString::to_string).collect(), ..Spec::bare() };
+        unkept(&spec, &save_detection::look(&Script::new(script)))
+    }
+
+    #[test]
+    fn what_a_script_saves_is_lost_unless_something_keeps_it() {
+        let script = "import torch\ntorch.save(m, 'model_final.bin')\ntorch.save(m, f'output/{n}.pt')\n";
+        assert_eq!(lost(script, &[]), ["model_final.bin", "output/**"]);
+        assert_eq!(lost(script, &["output/**"]), ["model_final.bin"]);
+        assert!(lost(script, &["*.bin", "output"]).is_empty());
+        assert!(lost("import torch\ntorch.save(m, 'lamp-output/m.pt')", &[]).is_empty());
+    }
+
+    #[test]
+    fn the_line_before_a_run_says_what_stays_and_what_goes() {
+        let spec = Spec { outputs: vec!["out/**".into()], ..Spec::bare() };
+        assert_eq!(
+            line(&spec),
+            "kept at its end: `out/**`, what the script writes to $LAMP_OUTPUT_DIR; all else in its workdir goes with the machine"
+        );
+    }
+}

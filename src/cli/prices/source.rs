@@ -1,0 +1,53 @@
+//! Whose word the prices of `lamp prices` are, and of which day: EC2's of now, or those of the catalogue that ships with `lamp`.
+//!
+//! In the document once, in rows on each of them, for people in words beside the table. What must never live here: a price.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::plan::region_arg;
+use crate::cli::{Context, Fault};
+use crate::market::Catalog;
+
+/// The field names are an interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct Source {
+    pub name: &'static str,
+    pub as_of: String,
+    /// Why it is not EC2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    because: Option<String>,
+    #[serde(skip)]
+    hint: Option<String>,
+}
+
+impl Source {
+    pub fn ec2(now: Timestamp) -> Self {
+        Source { name: "ec2", as_of: now.to_string(), because: None, hint: None }
+    }
+
+    /// Of the shipped catalogue, since EC2 gave no answer.
+    pub fn catalogue(because: &Fault) -> Self {
+        let as_of = Catalog::shipped().prices_as_of().to_owned();
+        Source { name: "catalogue", as_of, because: Some(because.sentence()), hint: because.hint.clone() }
+    }
+
+    /// Whether EC2 has answered.
+    pub fn is_asked(&self) -> bool {
+        self.because.is_none()
+    }
+
+    /// As each row has it: why is said once, beside them.
+    pub fn of_a_row(&self) -> Value {
+        json!({ "name": self.name, "as_of": self.as_of })
+    }
+
+    /// That these prices are not EC2's, and why.
+    pub fn warn(&self, context: &Context) {
+        let Some(because) = &self.because else { return };
+        context.printer.warn(format!("this is not from EC2: {because}"));
+        let slip = region_arg::hint(because);
+        slip.iter().chain(&self.hint).for_each(|hint| context.printer.hint(hint));
+    }
+}

@@ -1,0 +1,311 @@
+//! One row for each type and zone: its prices, and what a rule bids. As columns, as CSV, as JSON.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::source::Source;
+use crate::cli::output::table::{Give, render, render_within};
+use crate::market::{Market, Offer, PriceHistory, PriceRule, Region, Supply, UsdPerHour, Zone};
+use crate::policy::purchase::bid::{self, NoBid};
+use crate::policy::purchase::bid_backtest::{Backtest, backtest};
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub instance_type: String,
+    pub region: Region,
+    pub zone: Zone,
+    pub gpus: u32,
+    pub gpu_model: Option<String>,
+    pub gpu_memory_mib: Option<u64>,
+    pub vcpus: u32,
+    pub on_demand: Option<UsdPerHour>,
+    pub spot: Option<UsdPerHour>,
+    /// Spot over on-demand.
+    pub ratio: Option<f64>,
+    pub bid: Option<UsdPerHour>,
+    /// Why the rule gives none for a spot machine.
+    pub no_bid: Option<&'static str>,
+    /// For which share of the window the price was above the bid.
+    pub share_above: Option<f64>,
+    pub crossings: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backtest: Option<Backtest>,
+}
+
+impl Row {
+    pub fn is_of(&self, history: &PriceHistory) -> bool {
+        self.zone == history.zone && self.instance_type == history.instance_type
+    }
+
+    /// As a row by itself, with whose word it is.
+    pub fn with(&self, source: &Source) -> Value {
+        let mut row = json!(self);
+        row["source"] = source.of_a_row();
+        row
+    }
+
+    fn gpu_text(&self) -> String {
+        match &self.gpu_model {
+            None => "none".into(),
+            Some(model) if self.gpus == 0 => format!("part of a {model}"),
+            Some(model) => format!("{} x {model}", self.gpus),
+        }
+    }
+}
+
+/// Cheapest spot first; what has none comes after, cheapest on demand first.
+pub fn rows(supply: &Supply, rule: PriceRule, from: Timestamp, now: Timestamp, with_backtest: bool) -> Vec<Row> {
+    let mut pools: BTreeMap<(&str, &Zone), Vec<&Offer>> = BTreeMap::new();
+    for offer in &supply.offers {
+        pools.entry((&offer.instance_type, &offer.zone)).or_default().push(offer);
+    }
+    let mut rows: Vec<Row> = pools.into_values().map(|offers| row(supply, &offers, rule, from, now, with_backtest)).collect();
+    rows.sort_by_key(|row| (row.spot.is_none(), row.spot, row.on_demand.is_none(), row.on_demand));
+    rows
+}
+
+fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now: Timestamp, with_backtest: bool) -> Row {
+    let of = |market: Market| offers.iter().find(|offer| offer.market == market).copied();
+    let (first, spot) = (offers[0], of(Market::Spot));
+    let on_demand = of(Market::OnDemand).map(|offer| offer.price).or(first.on_demand);
+    let history = spot.and_then(|spot| supply.history(spot));
+    let bid = spot.map(|spot| bid::bid(rule, spot, history, now));
+    let price = bid.as_ref().and_then(|bid| bid.as_ref().ok()).map(|bid| bid.price);
+    let in_window = price.zip(history);
+    let ratio = spot.zip(on_demand).map(|(spot, full)| spot.price.per_hour().dollars() / full.per_hour().dollars());
+    Row {
+        instance_type: first.instance_type.clone(),
+        region: first.region.clone(),
+        zone: first.zone.clone(),
+        gpus: first.gpus,
+        gpu_model: first.gpu_model.clone(),
+        gpu_memory_mib: first.gpu_memory_mib,
+        vcpus: first.vcpus,
+        on_demand,
+        spot: spot.map(|spot| spot.price),
+        ratio,
+        bid: price,
+        no_bid: bid.and_then(Result::err).map(|no| why(&no)),
+        share_above: in_window.and_then(|(bid, history)| history.share_above(bid, from, now)),
+        crossings: in_window.map(|(bid, history)| history.crossings(bid, from, now)),
+        backtest: spot.zip(history).filter(|_| with_backtest).and_then(|(spot, history)| backtest(rule, spot, history, from, now)),
+    }
+}
+
+/// As it follows on the name of a machine; here the rule is a flag.
+fn why(no: &NoBid) -> &'static str {
+    match no {
+        NoBid::OnDemandUnknown => "has no known on-demand price, which the bid would be reckoned from; `--bid 0.65` names one in dollars",
+        NoBid::NoHistory => "has no known price history, and the bid is a quantile of it",
+    }
+}
+
+/// For which spot machines the rule gives no bid, and for which it gives one that nothing cuts: a sentence for each reason.
+pub fn about_bids(rows: &[Row], rule: PriceRule) -> Vec<String> {
+    let uncut = "has no known on-demand price that its bid would be cut to";
+    let is_cut = matches!(rule, PriceRule::Quantile { .. });
+    let mut kinds: Vec<(&Row, &str, usize)> = Vec::new();
+    for row in rows {
+        let Some(because) = row.no_bid.or_else(|| (is_cut && row.bid.is_some() && row.on_demand.is_none()).then_some(uncut)) else { continue };
+        match kinds.iter_mut().find(|(_, known, _)| *known == because) {
+            Some((_, _, others)) => *others += 1,
+            None => kinds.push((row, because, 0)),
+        }
+    }
+    let sentence = |(first, because, others): (&Row, &str, usize)| {
+        let gives_none = if first.no_bid.is_some() { format!("`{}` gives no bid: ", in_words(rule)) } else { String::new() };
+        let more = if others == 0 { String::new() } else { format!("; nor has any of {others} more") };
+        format!("{gives_none}{} in {} {because}{more}", first.instance_type, first.zone)
+    };
+    kinds.into_iter().map(sentence).collect()
+}
+
+const HEADINGS: [&str; 9] = ["type", "zone", "gpus", "vcpus", "on-demand", "spot", "ratio", "bid", "exceeded"];
+
+/// What everybody can work out, or needs last, goes first where the terminal is narrow.
+const GIVE: Give<'_> = Give { cut: &[], go: &[6, 3, 8] };
+
+/// The columns that are there without a spot price.
+const ON_DEMAND_ALONE: usize = 5;
+
+/// What one line of the table stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// A type in one zone.
+    EachZone,
+    /// A type in a region: the zone in which it is cheapest, and how many more there are.
+    EachRegion,
+}
+
+pub fn text(rows: &[Row], each: Lines, width: Option<usize>) -> String {
+    let shown: Vec<(&Row, usize)> = match each {
+        Lines::EachZone => rows.iter().map(|row| (row, 0)).collect(),
+        Lines::EachRegion => cheapest(rows),
+    };
+    if rows.iter().all(|row| row.spot.is_none()) {
+        let lines: Vec<Vec<String>> = shown.into_iter().map(|(row, more)| columns(row, more)[..ON_DEMAND_ALONE].to_vec()).collect();
+        return render_within(width, &HEADINGS[..ON_DEMAND_ALONE], &lines, &[3, 4], Give { cut: &[], go: &[3] });
+    }
+    let lines: Vec<Vec<String>> = shown.into_iter().map(|(row, more)| columns(row, more)).collect();
+    render_within(width, &HEADINGS, &lines, &[3, 4, 5, 6, 7, 8], GIVE)
+}
+
+/// Of each type in a region the first row, which is the cheapest, and how many follow it.
+fn cheapest(rows: &[Row]) -> Vec<(&Row, usize)> {
+    let mut first: Vec<(&Row, usize)> = Vec::new();
+    for row in rows {
+        match first.iter_mut().find(|(known, _)| known.instance_type == row.instance_type && known.region == row.region) {
+            Some((_, more)) => *more += 1,
+            None => first.push((row, 0)),
+        }
+    }
+    first
+}
+
+/// What the order and the columns mean that no heading explains.
+pub fn legend(rows: &[Row], each: Lines, rule: PriceRule, days: u32) -> String {
+    let order = if rows.iter().any(|row| row.spot.is_some()) {
+        "the cheapest on spot first, then what has no spot price; RATIO is spot over on-demand"
+    } else {
+        "the cheapest first"
+    };
+    let bid = rows.iter().any(|row| row.bid.is_some()).then(|| {
+        let exceeded = format!("for which share of the last {days} days the spot price was above that bid, and how many times it rose above it");
+        format!("; BID is what `{}` gives, EXCEEDED {exceeded}", in_words(rule))
+    });
+    let is_short = each == Lines::EachRegion && cheapest(rows).len() < rows.len();
+    let zones = if is_short { "; +1 is one more zone of the region that sells it, for no less: `--zones` shows each" } else { "" };
+    format!("{order}{zones}{}", bid.unwrap_or_default())
+}
+
+fn columns(row: &Row, more_zones: usize) -> Vec<String> {
+    let price = |price: Option<UsdPerHour>| price.map_or_else(|| "-".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()));
+    let exceeded = match (row.share_above, row.crossings) {
+        (Some(share), Some(times)) => format!("{:.1}% {times}x", share * 100.0),
+        _ => "-".into(),
+    };
+    vec![
+        row.instance_type.clone(),
+        if more_zones > 0 { format!("{} +{more_zones}", row.zone) } else { row.zone.to_string() },
+        row.gpu_text(),
+        row.vcpus.to_string(),
+        price(row.on_demand),
+        price(row.spot),
+        row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.0}%", ratio * 100.0)),
+        price(row.bid),
+        exceeded,
+    ]
+}
+
+pub fn backtest_text(rows: &[Row], rule: PriceRule) -> String {
+    let lines = rows.iter().filter_map(|row| {
+        let figures = row.backtest.as_ref()?;
+        let percent = |share: f64| format!("{:.1}%", share * 100.0);
+        let (sold, exceeded) = (percent(figures.launchable), percent(figures.exceeded_within_a_day));
+        Some(vec![row.instance_type.clone(), row.zone.to_string(), figures.moments.to_string(), sold, exceeded, format!("{:.2}", figures.headroom)])
+    });
+    let lines: Vec<Vec<String>> = lines.collect();
+    if lines.is_empty() {
+        return "the known prices are too short a time for a backtest".into();
+    }
+    let table = render(&["type", "zone", "moments", "launchable", "exceeded within 24h", "bid / price"], &lines, &[2, 3, 4, 5]);
+    format!("what `{}` would have done, asked every six hours and followed for a day:\n{table}", in_words(rule))
+}
+
+/// As people write it: a window in days, not in the seconds of a record.
+fn in_words(rule: PriceRule) -> String {
+    match rule {
+        PriceRule::Quantile { percentile, window } => format!("p{percentile} of {window}"),
+        rule => rule.to_string(),
+    }
+}
+
+pub fn csv(rows: &[Row], source: &Source) -> String {
+    let mut lines =
+        vec!["instance_type,region,zone,gpus,gpu_model,gpu_memory_mib,vcpus,on_demand,spot,ratio,bid,share_above,crossings,source,as_of".to_owned()];
+    for row in rows {
+        let price = |price: Option<UsdPerHour>| price.map(|price| price.per_hour().dollars().to_string()).unwrap_or_default();
+        let number = |number: Option<f64>| number.map(|number| format!("{number:.4}")).unwrap_or_default();
+        let fields = [
+            row.instance_type.clone(),
+            row.region.to_string(),
+            row.zone.to_string(),
+            row.gpus.to_string(),
+            row.gpu_model.clone().unwrap_or_default(),
+            row.gpu_memory_mib.map(|mib| mib.to_string()).unwrap_or_default(),
+            row.vcpus.to_string(),
+            price(row.on_demand),
+            price(row.spot),
+            number(row.ratio),
+            price(row.bid),
+            number(row.share_above),
+            row.crossings.map(|times| times.to_string()).unwrap_or_default(),
+            source.name.to_owned(),
+            source.as_of.clone(),
+        ];
+        lines.push(fields.map(|field| quoted(&field)).join(","));
+    }
+    lines.join("\n")
+}
+
+/// As RFC 4180 quotes.
+pub fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::market::Usd;
+
+    fn row(kind: &str, region: &str, zone: &str, spot: Option<f64>) -> Row {
+        let price = |usd: f64| UsdPerHour::new(Usd::from_dollars(usd).unwrap());
+        Row {
+            instance_type: kind.into(),
+            region: Region::new(region),
+            zone: Zone::new(format!("{region}{zone}")),
+            gpus: 1,
+            gpu_model: Some("A10G".into()),
+            gpu_memory_mib: None,
+            vcpus: 4,
+            on_demand: Some(price(1.0)),
+            spot: spot.map(price),
+            ratio: None,
+            bid: None,
+            no_bid: None,
+            share_above: None,
+            crossings: None,
+            backtest: None,
+        }
+    }
+
+    /// A type once in each region, where it is cheapest; nothing is said to be left out where nothing is.
+    #[test]
+    fn a_type_stands_once_for_a_region_unless_each_zone_is_asked_for() {
+        let rows = [
+            row("g5.xlarge", "us-east-1", "b", Some(0.3)),
+            row("g6.xlarge", "us-east-1", "a", Some(0.35)),
+            row("g5.xlarge", "us-east-1", "a", Some(0.4)),
+            row("g5.xlarge", "us-west-2", "a", Some(0.45)),
+            row("g5.xlarge", "us-east-1", "c", None),
+        ];
+        let zones = |each: Lines| -> Vec<String> {
+            let table = text(&rows, each, None);
+            table.lines().skip(1).map(|line| line.split("1 x").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+        };
+        assert_eq!(zones(Lines::EachRegion), ["g5.xlarge us-east-1b +2", "g6.xlarge us-east-1a", "g5.xlarge us-west-2a"]);
+        assert_eq!(zones(Lines::EachZone).len(), rows.len());
+        let says = |rows: &[Row], each: Lines| legend(rows, each, PriceRule::Auto, 14).contains("`--zones` shows each");
+        assert!(says(&rows, Lines::EachRegion) && !says(&rows, Lines::EachZone) && !says(&rows[..2], Lines::EachRegion));
+    }
+
+    #[test]
+    fn a_rule_is_named_as_people_write_it() {
+        for rule in ["p95 of 14d", "p99.5 of 1d 12h", "80% of on-demand", "auto", "0.65"] {
+            assert_eq!(in_words(rule.replace("d 12h", "d12h").parse().unwrap()), rule);
+        }
+    }
+}

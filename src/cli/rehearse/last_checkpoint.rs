@@ -1,0 +1,39 @@
+//! The newest checkpoint before an interruption. A script that had no time to save goes on from it.
+//!
+//! Pure.
+
+use jiff::Timestamp;
+
+use super::report::{Check, Evidence, bad, good, secs};
+use crate::job::CheckpointSummary;
+use crate::jobdir::{Event, What};
+
+/// The newest complete checkpoint of the first attempt.
+pub(crate) fn kept(events: &[Event]) -> Option<(&Event, &CheckpointSummary)> {
+    events.iter().rev().find_map(|event| match &event.what {
+        What::Checkpoint { checkpoint, .. } => Some((event, checkpoint)),
+        _ => None,
+    })
+}
+
+/// Judges an end without a notice.
+pub(crate) fn was_kept(evidence: &Evidence, kept: Option<(&Event, &CheckpointSummary)>) -> Check {
+    let cut = evidence.first_settled.as_ref().and_then(|settled| settled.billed_to);
+    match kept {
+        Some(kept) => kept_before(kept, cut.unwrap_or(kept.0.at), "the power was cut"),
+        None => bad(
+            "saved",
+            "nothing was kept before the power was cut",
+            "a longer --interrupt-after, so that the script has saved; or a shorter checkpoint.interval",
+        ),
+    }
+}
+
+pub(crate) fn kept_before((event, checkpoint): (&Event, &CheckpointSummary), until: Timestamp, what: &str) -> Check {
+    let step = checkpoint.step.map(|step| format!(" of step {step}")).unwrap_or_default();
+    let age = secs(event.at, until).max(0.0);
+    good(
+        "saved",
+        format!("checkpoint {}{step} was complete {age:.1} s before {what}: that much of the work is done again", checkpoint.number.number()),
+    )
+}

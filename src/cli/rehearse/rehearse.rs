@@ -1,0 +1,364 @@
+//! `lamp rehearse`: runs the job here, takes the machine away on purpose, and proves that the work survived.
+//!
+//! ```text
+//!   run ── after --interrupt-after ── notice ── a complete checkpoint? then the power goes at once ── attempt 2 ── checklist
+//! ```
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use serde::Serialize;
+
+use super::missing_proof::{is_hopeless, never_rests};
+use super::python_environment;
+use super::report::{Check, Evidence, checks, notice, proved, saved};
+use super::resume_watch::FIRST_STEP_WITHIN;
+use crate::cli::run::workdir::Prepared;
+use crate::cli::run::{run, submission};
+use crate::cli::shell::{ctrl_c, job_root};
+use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream, Style};
+use crate::job::{AttemptNo, AttemptPhase, Discarded, EndedBecause, MarketChoice, RECORD_FORMAT, REHEARSAL, Receipt, StoredKind, Wish};
+use crate::jobdir::{JobDir, JobDirError, What};
+use crate::market::{Cloud, Span};
+use crate::wire::Workstation;
+
+/// Run a job here, interrupt it on purpose, and prove that it resumes
+///
+/// Ends with 0 when everything was proved and with 109 (not-proved) when something is missing.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub job: JobArgs,
+
+    /// Interrupt after this much time of running
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    pub interrupt_after: Span,
+
+    /// How much notice is given; AWS gives two minutes, and 0s cuts the power without one
+    #[arg(long, value_name = "TIME", default_value = "120s")]
+    pub notice: Span,
+
+    /// Let the job run to its end afterwards, and keep what it stored
+    #[arg(long)]
+    pub to_end: bool,
+
+    /// Run all of the setup, as a machine does, although an environment is here
+    #[arg(long)]
+    pub install: bool,
+}
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    proved: bool,
+    job: Option<&'a str>,
+    checks: &'a [Check],
+    /// The end of the job, with --to-end.
+    receipt: Option<&'a Receipt>,
+}
+
+/// Between two looks at the records.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Where nothing was saved, the second attempt proves nothing more: only whether there was an older checkpoint.
+const NOTHING_TO_PROVE_WITHIN: Duration = Duration::from_secs(20);
+
+/// After the last event of the notice, the machine is gone within seconds.
+const CUT_MARGIN: Duration = Duration::from_secs(60);
+
+/// # Errors
+/// The job has errors, cannot ship, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let mut prepared = args.job.prepare_unbought(context)?;
+    let spec = &mut prepared.loaded.spec;
+    spec.machine.cloud = Cloud::Local;
+    spec.machine.market = MarketChoice::Spot;
+    spec.interruptions.max = spec.interruptions.max.max(1);
+    spec.name = format!("{}{REHEARSAL}", spec.name);
+    let mut evidence = Evidence { checkpoint: spec.checkpoint.clone(), notice: args.notice, ..Evidence::default() };
+    // Without a place to save to there is nothing to run for.
+    if evidence.checkpoint.is_none() {
+        return Ok(report(context, None, &checks(&evidence), None));
+    }
+    if !args.install {
+        use_what_is_here(context, &mut prepared);
+    }
+    let stage = Stage::build(args, context, &prepared).await?;
+    let receipt = match stage.play(&mut evidence).await {
+        Ok(receipt) => receipt,
+        Err(fault) => {
+            // A job that still runs is ended by the controller, and keeps what it stored.
+            if !args.to_end && stage.dir.receipt().await.is_ok_and(|receipt| receipt.is_some()) {
+                stage.clear(true).await;
+            }
+            return Err(fault);
+        }
+    };
+    let checks = checks(&evidence);
+    // A script that ended by itself may have left results that its user wants.
+    if !args.to_end && evidence.ended_early.is_none() {
+        stage.clear(proved(&checks)).await;
+    }
+    Ok(report(context, Some(stage.dir.job().as_str()), &checks, receipt.as_ref().filter(|_| args.to_end)))
+}
+
+/// The environment that is here instead of one more: it may be of gigabytes, and take minutes.
+fn use_what_is_here(context: &Context, prepared: &mut Prepared) {
+    let Some(found) = python_environment::find(&prepared.loaded.workdir, context.environment.python.clone()) else { return };
+    let path = context.environment.path.as_ref().and_then(|path| path.to_str());
+    if python_environment::use_it(&mut prepared.loaded.spec, &found, path) {
+        context.printer.note(format!("uses the Python environment {} and installs nothing; `--install` does as a machine would", found.display()));
+    }
+}
+
+pub(crate) struct Stage<'a> {
+    args: &'a Args,
+    pub context: &'a Context,
+    pub workstation: Workstation,
+    controller: crate::controller::Controller,
+    pub dir: JobDir,
+    /// Lines of the log say the step.
+    pub log_pattern: bool,
+}
+
+impl<'a> Stage<'a> {
+    async fn build(args: &'a Args, context: &'a Context, prepared: &Prepared) -> Result<Self, Fault> {
+        let workstation = job_root::workstation(context)?;
+        let store = job_root::open(context).await?;
+        let controller = run::controller(&workstation, &store)?;
+        let dir = submission::make(context, &controller, prepared).await?;
+        context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
+        let log_pattern = prepared.loaded.spec.watch.log_pattern.is_some();
+        Ok(Stage { args, context, workstation, controller, dir, log_pattern })
+    }
+
+    /// Drives the job and plays its fate; the receipt is the end of the job.
+    async fn play(&self, evidence: &mut Evidence) -> Result<Option<Receipt>, Fault> {
+        let _driving = self.workstation.lock_driving(self.dir.job().as_str());
+        let drive = self.controller.drive(self.dir.job());
+        tokio::pin!(drive);
+        let played = {
+            let fate = self.fate(evidence);
+            tokio::pin!(fate);
+            tokio::select! {
+                biased;
+                played = &mut fate => played.map_err(|error| job_root::record_fault(&error)),
+                () = ctrl_c::left() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off").meaning("its job was cancelled")),
+                // The job is over; fate sees that in the records, and says so.
+                driven = &mut drive => {
+                    driven.map_err(|error| run::drive_fault(&error))?;
+                    fate.await.map_err(|error| job_root::record_fault(&error))?;
+                    return self.dir.receipt().await.map_err(|error| job_root::record_fault(&error));
+                }
+            }
+        };
+        let cancelled = if played.is_err() || !self.args.to_end { self.wish(Wish::Cancel).await } else { Ok(()) };
+        let driven = match cancelled {
+            Err(error) => Err(job_root::record_fault(&error)),
+            Ok(()) => tokio::select! {
+                biased;
+                driven = &mut drive => driven.map_err(|error| run::drive_fault(&error)),
+                () = ctrl_c::left() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off")),
+            },
+        };
+        if driven.is_err() {
+            // Nobody here waits for its end any more, and its machine must go all the same.
+            run::leave(self.context, &self.workstation, &self.dir)?;
+        }
+        played?;
+        driven.map(Some)
+    }
+
+    /// Removes what the rehearsal has stored: what was measured stays in its events, and its log where there is something to look for.
+    async fn clear(&self, proved: bool) {
+        let goes = |kind: StoredKind| proved || kind != StoredKind::Logs;
+        let Ok(stored) = self.dir.stored().await else { return };
+        let stored: Vec<_> = stored.into_iter().filter(|(kind, _)| goes(*kind)).collect();
+        let kinds = stored.iter().map(|(kind, _)| *kind).collect();
+        let gone = Discarded { format: RECORD_FORMAT, at: self.context.clock.now(), by: self.workstation.name.clone(), kinds };
+        let cleared = async {
+            self.dir.try_to_delete().await?;
+            self.dir.mean_to_discard(gone).await?;
+            self.dir.delete_stored(&stored, &AtomicU64::new(0)).await
+        };
+        if let Err(error) = cleared.await {
+            self.context.printer.warn(format!("what the rehearsal stored is not all removed: {error}"));
+            self.context.printer.hint(format!("`lamp discard {}` removes it", self.dir.job()));
+        }
+    }
+
+    async fn fate(&self, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        let (first, second) = (AttemptNo::FIRST, AttemptNo::FIRST.next());
+        let say = |text: String| self.context.printer.note(text);
+        if !self.runs(first, Duration::MAX, async || Ok(())).await? {
+            evidence.first = self.dir.events(first).await?;
+            evidence.ended_early = Some(self.why_ended().await?);
+            return Ok(());
+        }
+        say(format!("running; interrupting in {}", self.args.interrupt_after));
+        if self.ended_within(self.args.interrupt_after.duration()).await? {
+            evidence.first = self.dir.events(first).await?;
+            evidence.ended_early = Some(self.why_ended().await?);
+            return Ok(());
+        }
+        if self.args.notice == Span::ZERO {
+            say("the power is cut without a notice".into());
+        }
+        self.wish(Wish::Interrupt { notice: self.args.notice }).await?;
+        if self.args.notice > Span::ZERO {
+            say(format!("a notice of {} is served; waiting for a complete checkpoint", self.args.notice));
+            self.notice_passes(first, evidence).await?;
+        }
+        self.settled(first, evidence).await?;
+        // Between the notice and its end the work may be done by itself: nothing is proved, and nothing is wrong.
+        let because = evidence.first_settled.as_ref().map(|settled| settled.because);
+        if matches!(because, Some(EndedBecause::Succeeded | EndedBecause::Failed)) {
+            evidence.ended_early = Some(self.why_ended().await?);
+            return Ok(());
+        }
+        say("the machine is gone; waiting for the second attempt".into());
+        let is_kept = evidence.first.iter().any(|event| matches!(event.what, What::Checkpoint { .. }));
+        self.goes_on(second, evidence, if is_kept { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN }).await
+    }
+
+    /// Waits for the end of the notice, or until a checkpoint is complete, or until it is clear that none will be.
+    async fn notice_passes(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        let saved = self.saved(attempt, evidence).await?;
+        let hopeless = !saved && never_rests(&evidence.first) && self.dir.settled(attempt).await?.is_none();
+        self.context.printer.note(match (saved, hopeless) {
+            (true, _) => "the checkpoint is complete; the power is cut",
+            (false, true) => "no checkpoint will be complete; the power is cut",
+            (false, false) => "no checkpoint was complete in time",
+        });
+        if saved || hopeless { self.wish(Wish::Interrupt { notice: Span::ZERO }).await } else { Ok(()) }
+    }
+
+    /// Waits until the workload of an attempt runs; false when the job ended before, or the time is up.
+    pub(crate) async fn runs(
+        &self,
+        attempt: AttemptNo,
+        within: Duration,
+        mut meanwhile: impl AsyncFnMut() -> Result<(), JobDirError>,
+    ) -> Result<bool, JobDirError> {
+        let until = self.context.clock.mono().saturating_add(within);
+        loop {
+            meanwhile().await?;
+            let started = self.dir.events(attempt).await?.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. }));
+            let phase = self.dir.status(attempt).await?.map(|status| status.phase);
+            if started && phase == Some(AttemptPhase::Running) {
+                return Ok(true);
+            }
+            if self.over(attempt).await? || self.context.clock.mono() >= until {
+                return Ok(started && phase == Some(AttemptPhase::Running));
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Whether the attempt has ended within a time.
+    async fn ended_within(&self, time: Duration) -> Result<bool, JobDirError> {
+        let until = self.context.clock.mono() + time;
+        while self.context.clock.mono() < until {
+            if self.over(AttemptNo::FIRST).await? {
+                return Ok(true);
+            }
+            self.pause().await;
+        }
+        self.over(AttemptNo::FIRST).await
+    }
+
+    /// Waits for a complete checkpoint after the notice, or for the notice's time; what the agent has to say of it is passed on.
+    async fn saved(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<bool, JobDirError> {
+        let mut said = HashSet::new();
+        let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
+        while self.context.clock.mono() < until {
+            evidence.first = self.dir.events(attempt).await?;
+            self.last_step(attempt, evidence).await?;
+            if notice(&evidence.first).is_some_and(|notice| saved(&evidence.first, &notice).is_some()) {
+                return Ok(true);
+            }
+            for event in &evidence.first {
+                if let What::Attention { text } = &event.what
+                    && said.insert(text.clone())
+                {
+                    self.context.printer.note(text);
+                }
+            }
+            if self.dir.settled(attempt).await?.is_some() || is_hopeless(&evidence.first, self.context.clock.now()) {
+                return Ok(false);
+            }
+            self.pause().await;
+        }
+        Ok(false)
+    }
+
+    async fn settled(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
+        while self.context.clock.mono() < until {
+            if let Some(settled) = self.dir.settled(attempt).await? {
+                let step = settled.outcome.as_ref().and_then(|outcome| outcome.progress.as_ref()).and_then(|progress| progress.step);
+                evidence.last_step = evidence.last_step.or(step);
+                evidence.first_settled = Some(settled);
+                break;
+            }
+            self.last_step(attempt, evidence).await?;
+            self.pause().await;
+        }
+        evidence.first = self.dir.events(attempt).await?;
+        Ok(())
+    }
+
+    /// The first and the last step of an attempt, from the workload's own file; the heartbeat would be too old.
+    pub(crate) async fn steps(&self, attempt: AttemptNo) -> Result<Option<(f64, f64)>, JobDirError> {
+        Ok(self.dir.lease(attempt).await?.and_then(|lease| self.workstation.steps(&lease.instance)))
+    }
+
+    async fn last_step(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        evidence.last_step = self.steps(attempt).await?.map(|(_, last)| last).or(evidence.last_step);
+        Ok(())
+    }
+
+    /// Whether nothing more will come of an attempt.
+    pub(crate) async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
+        Ok(self.dir.receipt().await?.is_some() || self.dir.settled(attempt).await?.is_some() || self.dir.outcome(attempt).await?.is_some())
+    }
+
+    async fn why_ended(&self) -> Result<String, JobDirError> {
+        let outcome = self.dir.outcome(AttemptNo::FIRST).await?;
+        let said = outcome.and_then(|outcome| outcome.reasons.last().map(|reason| reason.text.clone()));
+        let settled = self.dir.settled(AttemptNo::FIRST).await?.and_then(|settled| settled.cloud_reason);
+        Ok(said.or(settled).unwrap_or_else(|| "no reason was left".into()))
+    }
+
+    async fn wish(&self, wish: Wish) -> Result<(), JobDirError> {
+        self.dir.insist_on(wish, &self.workstation.name, &*self.context.clock).await.map(drop)
+    }
+
+    pub(crate) async fn pause(&self) {
+        self.context.clock.sleep(LOOK_EVERY).await;
+    }
+}
+
+fn report(context: &Context, job: Option<&str>, checks: &[Check], receipt: Option<&Receipt>) -> ExitCode {
+    let proved = proved(checks);
+    let printer = &context.printer;
+    if context.is_machine_output() {
+        printer.json(&Report { proved, job, checks, receipt });
+    } else {
+        for check in checks {
+            let (style, word) = if check.passed { (Style::Good, "ok  ") } else { (Style::Bad, "FAIL") };
+            printer.prose(5, format!("{} {}", printer.paint(Stream::Out, style, word), check.text));
+            if let Some(hint) = &check.hint {
+                printer.prose(11, format!("     {} {hint}", printer.paint(Stream::Out, Style::Hint, "hint:")));
+            }
+        }
+        let verdict = if proved { "proved: an interruption costs this job no more than is said above" } else { "not proved" };
+        printer.prose(0, verdict);
+        if let Some(receipt) = receipt {
+            crate::cli::status::receipt::note(context, receipt);
+        }
+    }
+    if proved { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED }
+}

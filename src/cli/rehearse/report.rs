@@ -1,0 +1,404 @@
+//! What a rehearsal proved, line by line, from the records of its two attempts.
+//!
+//! ```text
+//!   notice ── asked to save ── checkpoint complete ── power cut ── running again ── goes on, not back to zero
+//! ```
+//! Pure: evidence in, checks out. Each check that fails says what is missing and how to mend it. What must never live here:
+//! running anything.
+
+use super::cadence::cadence;
+use super::last_checkpoint::{kept, kept_before, was_kept};
+use super::missing_proof::why_not_saved;
+use super::second_attempt::{Again, went_on};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::instance::{Notice, NoticeKind};
+use crate::job::{CheckpointSpec, CheckpointSummary, EndedBecause, Settled};
+use crate::jobdir::{Event, What};
+use crate::market::Span;
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub checkpoint: Option<CheckpointSpec>,
+    /// How much notice was given.
+    pub notice: Span,
+    /// The journals of both attempts.
+    pub first: Vec<Event>,
+    pub second: Vec<Event>,
+    pub first_settled: Option<Settled>,
+    /// The step that the first attempt had reached.
+    pub last_step: Option<f64>,
+    pub again: Again,
+    /// The job ended before it could be interrupted.
+    pub ended_early: Option<String>,
+}
+
+/// One line of the checklist. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// `checkpoint_spec`, `interrupted`, `asked`, `saved`, `cadence`, `resumed`, `went_on`.
+    pub name: &'static str,
+    pub passed: bool,
+    pub text: String,
+    /// How long it took, where that is what was measured.
+    pub seconds: Option<f64>,
+    /// How to mend it.
+    pub hint: Option<String>,
+}
+
+/// All lines, in the order of the events; those after a failure that cannot be judged are left out.
+pub fn checks(evidence: &Evidence) -> Vec<Check> {
+    let mut checks = vec![has_checkpoint(evidence)];
+    if !checks[0].passed {
+        return checks;
+    }
+    checks.push(was_interrupted(evidence));
+    if evidence.is_cut() && evidence.ended_early.is_none() {
+        let kept = kept(&evidence.first);
+        checks.push(was_kept(evidence, kept));
+        checks.push(resumed(evidence, kept.map(|(_, summary)| summary)));
+        checks.extend(went_on(evidence));
+        return checks;
+    }
+    let Some(notice) = notice(&evidence.first).filter(|_| evidence.ended_early.is_none()) else { return checks };
+    let saved = saved(&evidence.first, &notice);
+    checks.extend(was_asked(evidence, &notice, saved.is_some()));
+    // A script that is never asked saves when it saves: what it kept before the notice is what an interruption leaves it.
+    let is_asked = evidence.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some());
+    if let Some(before) = kept(&evidence.first).filter(|(event, _)| saved.is_none() && !is_asked && event.at < notice.0) {
+        checks.push(kept_before(before, notice.0, "the notice"));
+        checks.push(resumed(evidence, Some(before.1)));
+        checks.extend(went_on(evidence));
+        return checks;
+    }
+    checks.push(was_saved(evidence, &notice, saved));
+    if let Some((spec, What::Checkpoint { save_secs, upload_secs, .. })) = evidence.checkpoint.as_ref().zip(saved.map(|(event, _)| &event.what)) {
+        checks.push(cadence(spec, *save_secs, *upload_secs));
+    }
+    checks.push(resumed(evidence, saved.map(|(_, summary)| summary)));
+    checks.extend(went_on(evidence));
+    checks
+}
+
+pub fn proved(checks: &[Check]) -> bool {
+    let all = ["checkpoint_spec", "interrupted", "saved", "resumed", "went_on"];
+    all.iter().all(|name| checks.iter().any(|check| check.name == *name && check.passed)) && checks.iter().all(|check| check.passed)
+}
+
+pub(crate) fn good(name: &'static str, text: String) -> Check {
+    Check { name, passed: true, text, seconds: None, hint: None }
+}
+
+pub(crate) fn bad(name: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Check {
+    Check { name, passed: false, text: text.into(), seconds: None, hint: Some(hint.into()) }
+}
+
+impl Evidence {
+    /// The power is cut without a word.
+    fn is_cut(&self) -> bool {
+        self.notice == Span::ZERO
+    }
+}
+
+impl Check {
+    fn took(mut self, seconds: f64) -> Self {
+        self.seconds = Some(seconds);
+        self
+    }
+}
+
+fn has_checkpoint(evidence: &Evidence) -> Check {
+    match &evidence.checkpoint {
+        Some(spec) => good("checkpoint_spec", format!("the job says where it saves: `{}`", spec.path)),
+        None => bad(
+            "checkpoint_spec",
+            "the job has no [checkpoint]: an interruption loses all work",
+            "add [checkpoint] with path = the folder that the script saves to (it finds it in LAMP_CHECKPOINT_DIR), and signal = \"SIGUSR1\"",
+        ),
+    }
+}
+
+/// The first interruption notice that the agent saw.
+pub fn notice(events: &[Event]) -> Option<(Timestamp, Notice)> {
+    events.iter().find_map(|event| match &event.what {
+        What::Notice { notice } if notice.kind == NoticeKind::Interruption => Some((event.at, notice.clone())),
+        _ => None,
+    })
+}
+
+pub(crate) fn secs(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64()
+}
+
+fn served(evidence: &Evidence, notice: &Notice) -> Timestamp {
+    notice.at.saturating_sub(evidence.notice.duration()).unwrap_or(notice.at)
+}
+
+fn was_interrupted(evidence: &Evidence) -> Check {
+    if let Some(why) = &evidence.ended_early {
+        return bad("interrupted", format!("the job ended before it could be interrupted: {why}"), "a shorter --interrupt-after, or more work");
+    }
+    if evidence.is_cut() {
+        return good("interrupted", "the power was cut without a notice".into());
+    }
+    match notice(&evidence.first) {
+        Some((seen, notice)) => {
+            let after = secs(served(evidence, &notice), seen).max(0.0);
+            good("interrupted", format!("a notice of {} was served, and seen after {after:.1} s", evidence.notice)).took(after)
+        }
+        None if evidence.notice < SEEN_WITHIN => {
+            let text = format!("the notice of {} was over before the agent looked for one", evidence.notice);
+            bad("interrupted", text, format!("a longer --notice: {SEEN_WITHIN} are always seen; 0s cuts the power without one"))
+        }
+        None => bad("interrupted", "the agent never saw the notice", "`lamp logs` and the agent.log in the state folder say why; this is our fault"),
+    }
+}
+
+/// The agent looks for a notice every few seconds.
+const SEEN_WITHIN: Span = Span::from_secs(15);
+
+/// Whether and when the signal was sent. Nothing to say when there is none, or when the script's own save came first.
+fn was_asked(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: bool) -> Option<Check> {
+    let signal = evidence.checkpoint.as_ref()?.signal.as_ref()?;
+    let asked = |event: &Event| match &event.what {
+        What::Asked { by, processes, .. } if event.at >= *seen && FOR_THE_NOTICE.contains(&by.as_str()) => Some((event.at, *processes)),
+        _ => None,
+    };
+    let all: Vec<(Timestamp, u32)> = evidence.first.iter().filter_map(asked).collect();
+    if let Some((at, _)) = all.iter().find(|(_, processes)| *processes > 0) {
+        let after = secs(served(evidence, notice), *at).max(0.0);
+        return Some(good("asked", format!("{signal} was sent {after:.1} s after the notice")).took(after));
+    }
+    if all.is_empty() {
+        return (!saved).then(|| bad("asked", format!("{signal} was never sent"), "`lamp explain` shows what the agent did with the notice"));
+    }
+    let mend = format!("install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles");
+    Some(bad("asked", format!("no process of the script has a handler for {signal}, so it was not sent"), mend))
+}
+
+/// Why the agent asks when there is a notice: the first save, and the last.
+const FOR_THE_NOTICE: [&str; 2] = ["notice", "interrupted"];
+
+/// The first complete checkpoint that the notice brought, or that was begun after it, within its time.
+pub fn saved<'a>(events: &'a [Event], (seen, notice): &(Timestamp, Notice)) -> Option<(&'a Event, &'a CheckpointSummary)> {
+    events.iter().find_map(|event| match &event.what {
+        What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } if event.at >= *seen && event.at <= notice.at => {
+            let asked = asked_by.as_ref().is_some_and(|by| FOR_THE_NOTICE.contains(&by.as_str()));
+            // One that was under way when the notice came says nothing about what a notice brings.
+            let begun_since = secs(*seen, event.at) >= save_secs + upload_secs;
+            (asked || begun_since).then_some((event, checkpoint))
+        }
+        _ => None,
+    })
+}
+
+fn was_saved(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: Option<(&Event, &CheckpointSummary)>) -> Check {
+    if let Some((event, checkpoint)) = saved {
+        let What::Checkpoint { save_secs, upload_secs, .. } = &event.what else { unreachable!("saved() gives checkpoints") };
+        let after = secs(served(evidence, notice), event.at);
+        let step = checkpoint.step.map(|step| format!(" of step {step}")).unwrap_or_default();
+        return good(
+            "saved",
+            format!(
+                "checkpoint {}{step} was complete {after:.1} s after the notice (saved in {save_secs:.1} s, uploaded in {upload_secs:.1} s), {:.0} s before its time",
+                checkpoint.number.number(),
+                secs(event.at, notice.at)
+            ),
+        )
+        .took(after);
+    }
+    let (what, hint) = why_not_saved(evidence, *seen, notice);
+    bad("saved", format!("no complete checkpoint was written between the notice and its time: {what}"), hint)
+}
+
+fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
+    let began = evidence.second.iter().find_map(|event| match &event.what {
+        What::Resumed { checkpoint, .. } => Some(checkpoint),
+        _ => None,
+    });
+    let started = evidence.second.iter().find(|event| matches!(event.what, What::WorkloadStarted { .. })).map(|event| event.at);
+    let cut = evidence.first_settled.as_ref().and_then(|settled| settled.billed_to);
+    let Some(started) = started else {
+        let because = evidence.first_settled.as_ref().map_or(EndedBecause::Lost, |settled| settled.because);
+        return bad("resumed", format!("no second attempt ran the script (the first ended: {because})"), "`lamp explain` shows what happened");
+    };
+    let away = cut.map(|cut| secs(cut, started).max(0.0));
+    let took = away.map(|away| format!(", running again {away:.1} s after the power was cut")).unwrap_or_default();
+    match (began, saved) {
+        (Some(began), Some(saved)) if began.number >= saved.number => {
+            let mut check = good("resumed", format!("the second attempt began from checkpoint {}{took}", began.number.number()));
+            check.seconds = away;
+            check
+        }
+        (Some(began), _) => bad(
+            "resumed",
+            format!("the second attempt began from checkpoint {}, which was written before the notice{took}", began.number.number()),
+            "mend the save above: the work since that checkpoint was lost",
+        ),
+        (None, _) => bad("resumed", format!("the second attempt found no checkpoint and began from the start{took}"), "mend the save above"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::rehearse::missing_proof::{is_hopeless, never_rests};
+    use crate::job::{AttemptNo, CheckpointNo, ExitStatus, NEVER_RESTS};
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + secs).unwrap()
+    }
+
+    fn event(secs: i64, what: What) -> Event {
+        Event { seq: 1, at: at(secs), what }
+    }
+
+    fn summary(number: u32, step: f64) -> CheckpointSummary {
+        CheckpointSummary { number: CheckpointNo::new(number), attempt: AttemptNo::FIRST, created: at(3), step: Some(step), bytes: 10, name: None }
+    }
+
+    fn checkpoint(secs: i64, number: u32, step: f64) -> Event {
+        event(secs, What::Checkpoint { checkpoint: summary(number, step), save_secs: 1.0, upload_secs: 0.5, asked_by: Some("notice".into()) })
+    }
+
+    /// Notice at 1 s for 121 s, saved at 3 s, cut at 4 s, running again at 6 s, on from step 20.
+    fn whole() -> Evidence {
+        let notice = Notice { kind: NoticeKind::Interruption, at: at(121), detail: "terminate".into() };
+        let asked = What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 1 };
+        let started = What::WorkloadStarted { start: 1, pid: 1, command: "x".into() };
+        Evidence {
+            checkpoint: Some(CheckpointSpec {
+                path: "ckpt".into(),
+                interval: Span::from_secs(600),
+                signal: Some("SIGUSR1".into()),
+                grace: Span::from_secs(20),
+            }),
+            notice: Span::from_secs(120),
+            first: vec![event(2, What::Notice { notice }), event(2, asked), checkpoint(3, 2, 20.0)],
+            second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0), went_back: None }), event(6, started)],
+            first_settled: None,
+            last_step: Some(22.0),
+            again: Again { step: Some(21.0), is_told: true, ..Again::default() },
+            ended_early: None,
+        }
+    }
+
+    fn failed(evidence: &Evidence) -> Vec<(&'static str, String)> {
+        checks(evidence)
+            .into_iter()
+            .filter(|check| !check.passed)
+            .map(|check| (check.name, format!("{} / {}", check.text, check.hint.unwrap())))
+            .collect()
+    }
+
+    #[test]
+    fn a_whole_rehearsal_is_a_proof() {
+        let checks = checks(&whole());
+        assert!(proved(&checks), "{checks:#?}");
+        assert_eq!(checks.iter().find(|check| check.name == "asked").unwrap().seconds, Some(1.0));
+        assert!(checks.last().unwrap().text.ends_with("1 steps were done twice"));
+    }
+
+    #[test]
+    fn what_was_not_sent_was_not_asked() {
+        let mut deaf = whole();
+        deaf.first[1] = event(2, What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 0 });
+        assert_eq!(failed(&deaf)[0].0, "asked");
+        assert!(failed(&deaf)[0].1.contains("no process of the script has a handler for SIGUSR1"), "{:?}", failed(&deaf));
+        deaf.first.truncate(1);
+        assert!(failed(&deaf)[0].1.contains("never sent"), "{:?}", failed(&deaf));
+        deaf.first.push(event(2, What::Asked { by: "request".into(), signal: "SIGUSR1".into(), processes: 1 }));
+        assert_eq!(failed(&deaf)[0].0, "asked");
+    }
+
+    #[test]
+    fn a_checkpoint_that_was_begun_before_the_notice_proves_nothing() {
+        let own = |done: i64| {
+            let mut evidence = whole();
+            evidence.first.truncate(1);
+            let what = What::Checkpoint { checkpoint: summary(2, 20.0), save_secs: 3.0, upload_secs: 1.0, asked_by: None };
+            evidence.first.push(event(done, what));
+            evidence
+        };
+        assert_eq!(failed(&own(4)).iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["asked", "saved", "resumed"]);
+        assert_eq!(failed(&own(7)), [], "its own save, begun after the notice, is as good");
+    }
+
+    /// The folder was restless for a minute before the notice, and the power was cut before the agent had seen that.
+    #[test]
+    fn a_folder_that_never_rests_before_the_notice_is_waited_for_until_the_agent_has_seen_it() {
+        let restless = event(-30, What::Attention { text: NEVER_RESTS.into() });
+        let seen = whole().first.remove(0);
+        assert!(!is_hopeless(std::slice::from_ref(&restless), at(600)), "there was no notice yet");
+        let events = [restless, seen, checkpoint(20, 2, 20.0)];
+        assert!(!is_hopeless(&events[..2], at(11)) && is_hopeless(&events[..2], at(12)), "ten seconds after it was seen, at 2 s");
+        assert!(!is_hopeless(&events, at(60)), "it rested after all");
+    }
+
+    #[test]
+    fn a_notice_that_was_too_short_to_be_seen_is_not_called_a_fault_of_ours() {
+        for notice in [Span::ZERO, Span::from_secs(3)] {
+            let unseen = Evidence { notice, first: Vec::new(), ..whole() };
+            let said = failed(&unseen).into_iter().map(|(_, text)| text).collect::<String>();
+            assert!(!said.contains("our fault"), "{said}");
+        }
+        let unseen = Evidence { first: Vec::new(), ..whole() };
+        assert!(failed(&unseen).iter().any(|(_, text)| text.contains("our fault")), "two minutes are always seen");
+    }
+
+    #[test]
+    fn each_way_to_fail_says_how_to_mend_it() {
+        let nothing = Evidence { checkpoint: None, ..whole() };
+        assert!(failed(&nothing)[0].1.contains("add [checkpoint]"));
+
+        let mut ignored = whole();
+        ignored.first.retain(|event| !matches!(event.what, What::Checkpoint { .. }));
+        assert!(failed(&ignored)[0].1.contains("nothing in `ckpt` changed after SIGUSR1"), "{:?}", failed(&ignored));
+
+        let mut unasked = ignored.clone();
+        unasked.checkpoint = unasked.checkpoint.map(|spec| CheckpointSpec { signal: None, ..spec });
+        assert!(failed(&unasked)[0].1.contains("none of the script's own saves fell into the notice"), "{:?}", failed(&unasked));
+        let exit = ExitStatus { signal: Some(15), ..ExitStatus::default() };
+        unasked.first.push(event(4, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        assert!(failed(&unasked)[0].1.contains("its script was ended 2 s after the notice, before a save of its own"), "{:?}", failed(&unasked));
+
+        let early = Evidence { ended_early: Some("succeeded".into()), second: Vec::new(), ..whole() };
+        let [(name, said)] = &failed(&early)[..] else { panic!("{:?}", failed(&early)) };
+        assert!(*name == "interrupted" && said.contains("a shorter --interrupt-after"), "whatever the notice brought: {said}");
+
+        let mut killed = ignored.clone();
+        let exit = ExitStatus { code: None, signal: Some(10), oom: false };
+        killed.first.push(event(3, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        assert!(failed(&killed)[0].1.contains("SIGUSR1 ended the script"));
+
+        let mut ended_by_us = ignored.clone();
+        let exit = ExitStatus { code: None, signal: Some(15), oom: false };
+        ended_by_us.first.push(event(3, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        assert!(!failed(&ended_by_us)[0].1.contains("ended the script"), "SIGTERM is ours: {:?}", failed(&ended_by_us));
+        ended_by_us.first.push(event(3, What::Loss { text: "no process of the workload has a handler for the checkpoint signal".into() }));
+        assert!(failed(&ended_by_us)[0].1.contains("install a handler for SIGUSR1"));
+
+        let mut late = ignored.clone();
+        late.first.push(checkpoint(130, 2, 20.0));
+        assert!(failed(&late)[0].1.contains("9 s too late"));
+
+        let mut silent = ignored;
+        silent.checkpoint.as_mut().unwrap().signal = None;
+        assert!(failed(&silent)[0].1.contains("no checkpoint.signal"));
+
+        let mut restless = silent.clone();
+        restless.first.push(event(3, What::Attention { text: NEVER_RESTS.into() }));
+        assert!(failed(&restless)[0].1.contains("`ckpt` is always being written"), "{:?}", failed(&restless));
+        assert!(!never_rests(&[restless.first.clone(), vec![checkpoint(9, 3, 1.0)]].concat()), "it has come to rest since");
+
+        let from_zero = Evidence { again: Again { step: Some(1.0), is_told: true, ..Again::default() }, ..whole() };
+        assert!(failed(&from_zero)[0].1.contains("LAMP_RESUME"));
+        let speechless = Evidence { again: Again::default(), ..whole() };
+        assert!(failed(&speechless)[0].1.contains("LAMP_PROGRESS"));
+        let nowhere = Evidence { second: vec![], ..whole() };
+        assert_eq!(failed(&nowhere)[0].0, "resumed");
+        assert!(!proved(&checks(&nowhere)), "what was not judged is not proved");
+    }
+}

@@ -1,0 +1,136 @@
+//! What an account lacks for a launch: looked for while the plan is made, and told all at once.
+//!
+//! ```text
+//!   plan ──────────────────┐
+//!   bucket, profile ───────┴─ something lacks, or there is no plan? ── networks too ── one message, one command
+//! ```
+//! `lamp run` starts nothing then; `lamp plan` still shows what it can. What must never live here: what is lacking
+//! (`policy::account::setup_plan`).
+
+use std::collections::BTreeSet;
+
+use crate::cli::{Context, ExitCode, Fault};
+use crate::controller::{Controller, Planned, Unready};
+use crate::job::ResolvedSpec;
+use crate::policy::account::setup_plan::Lack;
+
+/// The plan of the first attempt, or why there is none; and what the account lacks.
+pub async fn planned(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> (Result<Planned, Fault>, Vec<Lack>) {
+    #[cfg(feature = "aws")]
+    if spec.spec.machine.cloud == crate::market::Cloud::Aws {
+        return asked::planned(context, controller, spec).await;
+    }
+    (crate::cli::plan::plan::first(context, controller, spec).await, Vec::new())
+}
+
+/// One sentence with all of it.
+fn sentence(lacks: &[Lack]) -> String {
+    let words: Vec<&str> = lacks.iter().map(|lack| lack.what.as_str()).collect();
+    format!("the account is not ready for machines: {}", words.join(", "))
+}
+
+/// What to type: one command for all that it makes, then the rest.
+fn cures(lacks: &[Lack], region: Option<&str>) -> Vec<String> {
+    let region = region.map(|region| format!(" --region {region}")).unwrap_or_default();
+    let mends = lacks.iter().any(|lack| lack.cure.is_none());
+    let init =
+        mends.then(|| format!("`lamp init aws{region}` makes it and writes it into the configuration; with --dry-run it shows what it would do"));
+    let mut cures: Vec<String> = init.into_iter().collect();
+    cures.extend(lacks.iter().filter_map(|lack| Some(format!("{}: {}", lack.what, lack.cure.as_deref()?))));
+    cures
+}
+
+/// # Errors
+/// When anything lacks: nothing is started then.
+pub fn refuse(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let cures = cures(lacks, spec.spec.machine.regions.first().map(String::as_str));
+    Err(Fault::new(ExitCode::REFUSED, sentence(lacks)).meaning("nothing was started, and nothing bills").hint(cures.join("; ")))
+}
+
+/// For a look at what could be: says what would stand in the way of a run.
+pub fn warn(context: &Context, lacks: &[Lack], region: Option<&str>) {
+    if !lacks.is_empty() {
+        context.printer.warn(sentence(lacks));
+        cures(lacks, region).into_iter().for_each(|cure| context.printer.hint(cure));
+    }
+}
+
+/// Regions that the job names and cannot use: it goes on in the others, and somebody should know.
+pub fn warn_unready(context: &Context, unready: &[Unready]) {
+    for Unready { region, because } in unready {
+        context.printer.warn(format!("{region} is passed over until it is ready: {because}"));
+    }
+    let home = context.user.aws.regions.as_ref().and_then(|regions| regions.first());
+    let regions: BTreeSet<&str> =
+        unready.iter().map(|unready| unready.region.as_str()).filter(|region| home.is_none_or(|home| home != region)).collect();
+    if !regions.is_empty() {
+        let regions: Vec<String> = home.map(String::as_str).into_iter().chain(regions).map(|region| format!("--region {region}")).collect();
+        context.printer.hint(format!("`lamp init aws {}` makes what machines need there", regions.join(" ")));
+    }
+}
+
+/// Whether anything lacks that only AWS could tell: whoever is not known there hears that first, and not of a folder.
+pub fn was_seen(context: &Context, lacks: &[Lack]) -> bool {
+    let of_the_folder = usize::from(!context.job_root.starts_with("s3://"));
+    lacks.len() > of_the_folder
+}
+
+/// # Errors
+/// When there can be no plan for what lacks: then all of that is the reason, and not the first of it.
+pub fn refuse_planless(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
+    if lacks.iter().any(|lack| lack.blocks_plan) { refuse(lacks, spec) } else { Ok(()) }
+}
+
+#[cfg(feature = "aws")]
+mod asked {
+    use super::{Context, Controller, Fault, Lack, Planned, ResolvedSpec};
+    use crate::cli::account::setup_steps::bucket_of;
+    use crate::cli::plan::plan;
+    use crate::cli::shell::job_root;
+    use crate::instance::setup::{GROUP, SetupNames, box_role};
+    use crate::policy::account::setup_plan::{ReadyFound, lacking};
+
+    pub async fn planned(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> (Result<Planned, Fault>, Vec<Lack>) {
+        let Ok(workstation) = job_root::workstation(context) else { return (plan::first(context, controller, spec).await, Vec::new()) };
+        let root = bucket_of(&context.job_root);
+        let said = &context.user.aws;
+        let profile = box_role(said.instance_profile.as_deref());
+        let bucket = root.as_ref().map(|(bucket, _)| bucket.as_str());
+        let (planned, (bucket, profile_found, role)) = tokio::join!(plan::first(context, controller, spec), workstation.aws_ready(bucket, profile));
+        let (name, prefix) = root.clone().unwrap_or_default();
+        let mut names = SetupNames {
+            owner: context.user.owner.clone(),
+            regions: Vec::new(),
+            bucket: name,
+            bucket_is_ours_by_name: false,
+            prefix,
+            role: profile.to_owned(),
+            group: said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
+            session_manager: false,
+            secrets: said.secrets(),
+        };
+        let mut found = ReadyFound { root_is_folder: root.is_none(), bucket, profile: profile_found, role, regions: Vec::new() };
+        let has_subnets = said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());
+        if !has_subnets && (planned.is_err() || !lacking(&names, &found).is_empty()) {
+            (names.regions, found.regions) = workstation.aws_networks(&names.group, &spec.spec.machine.regions).await;
+        }
+        let mut lacks = lacking(&names, &found);
+        if let Some(home) = said.regions.as_ref().and_then(|regions| regions.first()) {
+            beside_home(&mut lacks, home, &names.regions);
+        }
+        (planned, lacks)
+    }
+
+    /// A region more: the bucket lies in the one at home, which comes first.
+    fn beside_home(lacks: &mut [Lack], home: &str, regions: &[String]) {
+        for region in regions.iter().filter(|region| *region != home) {
+            let end = format!(" in {region}");
+            for lack in lacks.iter_mut().filter(|lack| lack.cure.is_none() && lack.what.ends_with(&end)) {
+                lack.cure = Some(format!("`lamp init aws --region {home} --region {region}` makes it there too"));
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Standing beside a job: its log on stdout, how it stands on stderr, until it has ended.
+//!
+//! Reads the job directory only; whoever drives the job does so beside it. What must never live here: driving.
+
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::pin;
+use std::time::Duration;
+
+use super::{live_line, run};
+use crate::cli::control::log_tail::LogTail;
+use crate::cli::control::logs;
+use crate::cli::output::printer::CLEAR;
+use crate::cli::shell::ctrl_c::Left;
+use crate::cli::shell::job_root;
+use crate::cli::status::status;
+use crate::cli::status::summary::Summary;
+use crate::cli::{Context, Fault};
+use crate::controller::{Controller, JobMemory};
+use crate::job::harmless::one_line;
+use crate::job::{AttemptNo, JobState, Receipt};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::policy::Wishes;
+
+/// Between two looks at a folder. Shorter reads the same more often; longer is felt as a lag of the log.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// The same where each look is paid for. Longer, and a line of a machine that ships every few seconds is well over
+/// five seconds late; shorter, and to look costs more than all that the machine itself asks for.
+const LOOK_EVERY_AWAY: Duration = Duration::from_millis(1500);
+
+/// Without a terminal, a line about a job in which nothing changes comes this often.
+const WORD_EVERY: Duration = Duration::from_secs(60);
+
+/// What somebody adds to a limit changes what is said to be the most. This often where each look is paid for: sooner costs another
+/// listing for almost each look, later is felt by whoever has just typed `lamp extend` beside it.
+const WISHES_EVERY_AWAY: Duration = Duration::from_secs(30);
+
+/// How often an unreachable job root is told.
+const TROUBLE_EVERY: Duration = Duration::from_secs(30);
+
+/// How long the command that tells somebody may hold us up at the end. It is given 30 s itself; less would cut it off, and
+/// more than a little above only waits for a job root that does not answer.
+pub const TELLING_MAX: Duration = Duration::from_secs(32);
+
+/// Between two looks at this job root.
+pub fn look_every(root: &str) -> Duration {
+    if root.starts_with("file:") { LOOK_EVERY } else { LOOK_EVERY_AWAY }
+}
+
+pub struct Attached<'a> {
+    context: &'a Context,
+    dir: &'a JobDir,
+    /// Those that the look before has seen.
+    attempts: Vec<AttemptNo>,
+    tail: Option<LogTail>,
+    /// Whether the log is printed.
+    log: bool,
+    /// The live line is kept on a terminal; elsewhere there are sentences.
+    terminal: bool,
+    live_shown: bool,
+    /// The log ended in the middle of a line.
+    mid_line: bool,
+    /// The log and what is said of the job come to one place: a terminal, or a file for both.
+    is_one_place: bool,
+    /// The attempt of which was said where it is.
+    moved_to: Option<u32>,
+    told: Option<(JobState, Option<u32>, Option<String>)>,
+    told_at: Duration,
+    trouble_at: Option<Duration>,
+    attention: Vec<String>,
+    /// The beginning of what it waits for; its numbers change with every look.
+    waits: Option<String>,
+    /// What was asked of it, and when that was read.
+    wishes: Option<(Wishes, Duration)>,
+}
+
+impl<'a> Attached<'a> {
+    pub fn new(context: &'a Context, dir: &'a JobDir) -> Self {
+        let terminal = std::io::stderr().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet();
+        Attached {
+            context,
+            dir,
+            attempts: Vec::new(),
+            tail: None,
+            log: !context.is_machine_output(),
+            terminal,
+            live_shown: false,
+            mid_line: false,
+            is_one_place: terminal || is_one_file(std::io::stdout(), std::io::stderr()),
+            moved_to: None,
+            told: None,
+            told_at: Duration::ZERO,
+            trouble_at: None,
+            attention: Vec::new(),
+            waits: None,
+            wishes: None,
+        }
+    }
+
+    /// The log also where machines read, who else get it from `lamp logs`.
+    #[must_use]
+    pub fn with_log(mut self) -> Self {
+        self.log = true;
+        self
+    }
+
+    /// The log from there on; `None`: from its beginning.
+    #[must_use]
+    pub fn from(mut self, tail: Option<LogTail>) -> Self {
+        self.tail = tail;
+        self
+    }
+
+    /// Only how the job stands.
+    #[must_use]
+    pub fn without_log(mut self) -> Self {
+        self.log = false;
+        self
+    }
+
+    /// Follows the job to its receipt and drives it meanwhile, because nobody else may: the controller that began it may
+    /// have been killed, and two at once do no harm. `None`: the user has gone.
+    ///
+    /// # Errors
+    /// As [`Attached::follow`], and when the job cannot be driven.
+    pub async fn follow_and_drive(&mut self, controller: &Controller) -> Result<Option<Receipt>, Fault> {
+        self.follow_and_drive_on(controller, JobMemory::default(), &mut Left::listen()).await
+    }
+
+    /// The same with what is known of the job already, by whoever has listened since it was made.
+    ///
+    /// # Errors
+    /// As [`Attached::follow_and_drive`].
+    pub async fn follow_and_drive_on(&mut self, controller: &Controller, memory: JobMemory, left: &mut Left) -> Result<Option<Receipt>, Fault> {
+        let _driving = job_root::workstation(self.context).ok().and_then(|workstation| workstation.lock_driving(self.dir.job().as_str()));
+        let mut drive = pin!(controller.drive_on(self.dir.job(), memory));
+        let mut driven = false;
+        let ended = {
+            let mut follow = pin!(self.follow());
+            loop {
+                tokio::select! {
+                    // The display ends with what it has shown, so it has the last word.
+                    receipt = &mut follow => break Some(receipt?),
+                    result = &mut drive, if !driven => match result {
+                        Ok(_) => driven = true,
+                        Err(error) => return Err(run::drive_fault(&error)),
+                    },
+                    () = left.heard() => break None,
+                }
+            }
+        };
+        self.clear();
+        // What ends with us is the command that tells somebody: it is not cut off.
+        let finish = async {
+            match &ended {
+                Some(_) if driven => {}
+                Some(_) => drop(drive.await),
+                None => controller.finish_telling().await,
+            }
+        };
+        tokio::select! {
+            () = finish => {}
+            () = self.context.clock.sleep(TELLING_MAX) => {}
+            () = left.heard() => {}
+        }
+        Ok(ended)
+    }
+
+    /// Follows the job to its receipt, through every failure of the job root.
+    ///
+    /// # Errors
+    /// A record that this version does not understand.
+    pub async fn follow(&mut self) -> Result<Receipt, Fault> {
+        let every = look_every(&self.dir.store().url());
+        loop {
+            let began = self.context.clock.mono();
+            match self.look().await {
+                Ok(Some(receipt)) => return Ok(receipt),
+                Ok(None) => self.trouble_at = None,
+                Err(error @ JobDirError::Store(_)) => self.trouble(&error),
+                Err(error) => return Err(job_root::record_fault(&error)),
+            }
+            // From look to look: where answers take their time, a line is not later by that.
+            let took = self.context.clock.mono().saturating_sub(began);
+            self.context.clock.sleep(every.saturating_sub(took).max(every / 5)).await;
+        }
+    }
+
+    async fn look(&mut self) -> Result<Option<Receipt>, JobDirError> {
+        // Read before the log: what was written before the receipt is then not missed.
+        if let Some(receipt) = self.dir.receipt().await? {
+            if self.log {
+                self.print_log(&self.dir.attempts().await?).await?;
+            }
+            self.make_room();
+            return Ok(Some(receipt));
+        }
+        let (dir, wishes, now) = (self.dir, self.wishes().await?, self.context.clock.now());
+        // A line is not kept waiting for how the job stands, which takes more answers.
+        let known = self.attempts.clone();
+        let (summary, printed) = tokio::join!(Summary::under_way(dir, &wishes, now), self.print_log(&known));
+        printed?;
+        let Some(summary) = summary? else { return Ok(None) };
+        // Attempts are numbered from one: the last one names them all.
+        let attempts: Vec<AttemptNo> = (1..=summary.attempt.unwrap_or(0)).map(AttemptNo::new).collect();
+        if attempts.len() > known.len() {
+            self.print_log(&attempts).await?;
+            self.attempts = attempts;
+        }
+        self.tell(&summary);
+        Ok(None)
+    }
+
+    /// What was asked of it so far, as `lamp status` reads it.
+    async fn wishes(&mut self) -> Result<Wishes, JobDirError> {
+        let now = self.context.clock.mono();
+        let every = if self.dir.store().is_folder() { Duration::ZERO } else { WISHES_EVERY_AWAY };
+        if let Some((wishes, _)) = self.wishes.as_ref().filter(|(_, read)| now.saturating_sub(*read) < every) {
+            return Ok(wishes.clone());
+        }
+        let wishes = match self.dir.requests().await {
+            Err(error) if !error.is_damage() => return Err(error),
+            requests => Wishes::of(&requests.unwrap_or_default()),
+        };
+        self.wishes = Some((wishes.clone(), now));
+        Ok(wishes)
+    }
+
+    /// Prints what has come of the log, through all attempts in turn.
+    async fn print_log(&mut self, attempts: &[AttemptNo]) -> Result<(), JobDirError> {
+        if !self.log {
+            return Ok(());
+        }
+        loop {
+            let Some(tail) = &mut self.tail else {
+                let Some(first) = attempts.first() else { return Ok(()) };
+                self.tail = Some(LogTail::new(*first));
+                continue;
+            };
+            let bytes = tail.next(self.dir).await?;
+            let next = attempts.iter().copied().find(|attempt| *attempt > tail.attempt);
+            if !bytes.is_empty() {
+                let attempt = tail.attempt;
+                self.clear();
+                logs::piece(self.context, attempt, &bytes);
+                self.mid_line = bytes.last() != Some(&b'\n');
+            } else if let Some(next) = next {
+                self.next_attempt(next);
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_attempt(&mut self, next: AttemptNo) {
+        self.tail = Some(LogTail::new(next));
+        self.make_room();
+        self.context.printer.note(format!("--- attempt {} ---", next.number()));
+    }
+
+    fn tell(&mut self, summary: &Summary) {
+        for attention in summary.attention.iter().filter(|text| !self.attention.contains(text)).cloned().collect::<Vec<_>>() {
+            self.make_room();
+            self.context.printer.warn(&attention);
+            self.attention.push(attention);
+        }
+        let waits = summary.waiting.as_deref().map(|why| why.split(": ").next().unwrap_or(why).to_owned());
+        if let Some(why) = summary.waiting.as_deref().filter(|_| waits != self.waits) {
+            self.make_room();
+            self.context.printer.note(format!("{} waits for {}", summary.job, status::waits(why, summary.waiting_until)));
+        }
+        self.waits = waits;
+        if let Some(moved) = summary.moved.as_ref().filter(|_| summary.attempt != self.moved_to) {
+            self.make_room();
+            self.context.printer.note(moved);
+            self.moved_to = summary.attempt;
+        }
+        let now = self.context.clock.mono();
+        let stands = (summary.state, summary.attempt, summary.verdict.clone().or_else(|| summary.held.as_ref().map(|held| held.until.to_string())));
+        let changed = self.told.as_ref() != Some(&stands);
+        if self.terminal {
+            self.make_room();
+            let line = live_line::line(summary, self.context.clock.now(), terminal_width() - 1);
+            self.context.printer.raw_err(&format!("{CLEAR}{}", one_line(&line)));
+            self.live_shown = true;
+        } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
+            self.make_room();
+            self.context.printer.note(live_line::line(summary, self.context.clock.now(), usize::MAX));
+            self.told_at = now;
+        }
+        self.told = Some(stands);
+    }
+
+    /// Nothing of the log or the live line stands on the line where a sentence begins.
+    fn make_room(&mut self) {
+        self.clear();
+        if std::mem::take(&mut self.mid_line) && self.is_one_place {
+            self.context.printer.raw_err("\n");
+        }
+    }
+
+    /// Takes the live line away.
+    fn clear(&mut self) {
+        if self.live_shown {
+            self.context.printer.raw_err(CLEAR);
+            self.live_shown = false;
+        }
+    }
+
+    fn trouble(&mut self, error: &JobDirError) {
+        let now = self.context.clock.mono();
+        if self.trouble_at.is_none_or(|at| now.saturating_sub(at) >= TROUBLE_EVERY) {
+            self.trouble_at = Some(now);
+            self.make_room();
+            self.context.printer.warn(format!("{error}; the job goes on, trying again"));
+        }
+    }
+}
+
+fn is_one_file(one: impl AsFd, other: impl AsFd) -> bool {
+    let of = |stream: BorrowedFd<'_>| rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    of(one.as_fd()).is_some_and(|file| of(other.as_fd()) == Some(file))
+}
+
+/// Columns of the terminal on stderr; 80 when it does not say. The last one stays free: some terminals wrap there.
+fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 10).unwrap_or(80)
+}

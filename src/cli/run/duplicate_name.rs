@@ -1,0 +1,42 @@
+//! `lamp run` of a name under which a job is under way: on a terminal it asks first, elsewhere it says so.
+//!
+//! A loop over seeds makes many jobs of a name on purpose; a second press of Enter makes one by mistake. `job_root` says which job a
+//! name means.
+
+use crate::cli::shell::confirm::{can_ask, says_yes};
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::job::JobId;
+use crate::wire::Store;
+
+const NOTHING: &str = "nothing was started, and nothing bills";
+
+/// The jobs of this name that have not ended, where a person can be asked about them; else nothing is looked up.
+pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -> Vec<JobId> {
+    if again || !can_ask(context) {
+        return Vec::new();
+    }
+    job_root::under_way(store, name).await.unwrap_or_default()
+}
+
+/// # Errors
+/// The answer is no.
+pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
+    let Some(other) = others.first() else { return Ok(()) };
+    let more = if others.len() > 1 { format!(" and {} more of this name are", others.len() - 1) } else { " of this name is".to_owned() };
+    if says_yes(context, &format!("`{other}`{more} under way already; run one more? [y/N]"), NOTHING)? {
+        return Ok(());
+    }
+    Err(Fault::new(ExitCode::REFUSED, format!("`{other}` is under way already"))
+        .meaning(NOTHING)
+        .hint(format!("`lamp logs -f {other}` follows it; `lamp run --again` runs one more without a question")))
+}
+
+/// Runs after the launch, so that the launch does not wait for it. A store without an answer changes nothing.
+pub async fn say(context: &Context, store: &Store, job: &JobId) {
+    let Ok(others) = job_root::under_way(store, job.name()).await else { return };
+    if let Some(other) = others.iter().find(|other| *other != job) {
+        context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
+        context.printer.hint(format!("`lamp cancel {job}` ends this one"));
+    }
+}

@@ -1,0 +1,268 @@
+//! How a job stands, in one line that fits under its log.
+
+use jiff::Timestamp;
+
+use crate::cli::status::cost_bound::Limited;
+use crate::cli::status::receipt::at_most;
+use crate::cli::status::status::local_time;
+use crate::cli::status::summary::Summary;
+use crate::job::{JobState, Progress};
+use crate::market::{Span, Usd, UsdPerHour, elapsed};
+use crate::policy::Standing;
+
+/// `step 120 of 1000, 12%, 6m left, loss 0.31`; `None` when the job says nothing of itself.
+pub fn progress_text(progress: &Progress) -> Option<String> {
+    let mut parts = Vec::new();
+    match (progress.step, progress.total) {
+        (Some(step), Some(total)) => parts.push(format!("step {step} of {total}")),
+        (Some(step), None) => parts.push(format!("step {step}")),
+        (None, _) => {}
+    }
+    if let Some(fraction) = progress.fraction() {
+        parts.push(format!("{:.0}%", (fraction * 100.0).floor()));
+    }
+    if let Some(secs) = progress.secs_left().filter(|secs| *secs >= 1.0) {
+        parts.push(format!("{} left", Span::from_secs(secs as u64)));
+    }
+    if let Some(loss) = progress.loss {
+        parts.push(format!("loss {loss:.4}"));
+    }
+    if let Some(message) = &progress.message {
+        // It stands in one line, whatever the script writes.
+        parts.push(message.replace(['\n', '\r', '\t'], " "));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// `GPU 93% 10.2/24.0 GiB, CPU 210%`; what is unknown is left out.
+pub fn usage_text(summary: &Summary) -> Option<String> {
+    let mut parts = Vec::new();
+    for gpu in &summary.gpus {
+        let used = gpu.util_percent.map(|percent| format!(" {percent:.0}%")).unwrap_or_default();
+        let memory = match (gpu.memory_used_mib, gpu.memory_total_mib) {
+            (Some(used), Some(total)) => format!(" {:.1}/{:.1} GiB", used as f64 / 1024.0, total as f64 / 1024.0),
+            _ => String::new(),
+        };
+        if !used.is_empty() || !memory.is_empty() {
+            let index = if summary.gpus.len() > 1 { gpu.index.to_string() } else { String::new() };
+            parts.push(format!("GPU{index}{used}{memory}"));
+        }
+    }
+    if let Some(percent) = summary.cpu_percent {
+        parts.push(format!("CPU {percent:.0}%"));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The verdict beside the state: only where it says more than that.
+pub fn verdict_text(summary: &Summary) -> Option<String> {
+    summary.verdict.clone().filter(|_| summary.state == JobState::Running)
+}
+
+/// The verdict and why, for whoever looks at one job. What was seen of a job that is too young for a verdict is no reason for
+/// that: beside `starting`, `working: log output` would contradict it.
+pub fn judged(summary: &Summary) -> (Option<String>, Option<String>) {
+    let (verdict, seen) = (verdict_text(summary), summary.reason.clone());
+    match (verdict, seen) {
+        (Some(young), Some(seen)) if young == Standing::Starting.word() => {
+            (Some(format!("{young}: too young to be judged; seen so far: {seen}")), None)
+        }
+        said => said,
+    }
+}
+
+/// What it has cost so far, no more exactly than it is known.
+pub fn spent_text(summary: &Summary) -> String {
+    match (summary.usd_unheard > Usd::ZERO, summary.usd_estimated) {
+        (true, _) => format!("up to {}", summary.usd + summary.usd_unheard),
+        // What its receipt marks so.
+        (false, is_estimated) if summary.state.is_final() => format!("{}{}", at_most(is_estimated), summary.usd),
+        (false, true) => format!("about {}", summary.usd),
+        (false, false) => summary.usd.to_string(),
+    }
+}
+
+/// No machine has said a word, and what one may have billed is less than is shown.
+fn is_nothing_yet(summary: &Summary) -> bool {
+    summary.instance.is_none() && (summary.usd + summary.usd_unheard).dollars() < 0.000_05
+}
+
+/// What is said beside the most of the machines so far, where another may follow on them.
+const UNLESS: &str = " unless interrupted";
+
+/// `$0.42 of at most $5.00`
+pub fn money_text(summary: &Summary) -> String {
+    let (spent, of) = if is_nothing_yet(summary) { ("nothing yet".to_owned(), ",") } else { (spent_text(summary), " of") };
+    let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
+    match summary.most_usd {
+        _ if summary.alone => "no price is known".into(),
+        _ if summary.state.is_final() => spent,
+        _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
+        _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => "free".into(),
+        Some(most) => match (summary.limited, summary.most_job_usd) {
+            (Limited::Job, Some(job)) => format!("{spent}{of} at most {}", job.rounded_up()),
+            (_, Some(job)) if job <= most => format!("{spent}{of} at most {}", most.rounded_up()),
+            _ => format!("{spent}{of} at most {}{UNLESS}", most.rounded_up()),
+        },
+        None if summary.limited != Limited::Nothing => spent,
+        None => format!("{spent}, and no limit is set"),
+    }
+}
+
+/// How much is said, from all to the least; each step takes away what matters least of what is left.
+const LEVELS: u8 = 9;
+
+/// The live line in `width` columns: what matters first, and with fewer words where there is less room.
+pub fn line(summary: &Summary, now: Timestamp, width: usize) -> String {
+    let fits = |text: &String| text.chars().count() <= width;
+    let shortest = || at_level(summary, now, LEVELS).chars().take(width).collect();
+    (0..=LEVELS).map(|level| at_level(summary, now, level)).find(fits).unwrap_or_else(shortest)
+}
+
+fn at_level(summary: &Summary, now: Timestamp, level: u8) -> String {
+    let job = if level >= 9 { summary.name.clone() } else { summary.job.clone() };
+    let until = summary.held.as_ref().filter(|_| level < 7).map(|held| format!(" until {}", local_time(held.until))).unwrap_or_default();
+    let since = elapsed(summary.started, now).as_secs();
+    let age = if level < 6 && since > 0 && !summary.state.is_final() { format!(" {}", Span::from_secs(since)) } else { String::new() };
+    let mut parts = vec![job, format!("{}{age}{until}", summary.state)];
+    parts.extend(summary.attempt.filter(|attempt| *attempt > 1 && level < 8).map(|attempt| format!("attempt {attempt}")));
+    parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
+    let money = money_text(summary);
+    // Without its condition the figure would be untrue.
+    parts.push(if level >= 5 || (level >= 3 && money.ends_with(UNLESS)) {
+        money.split(" of at most").next().unwrap_or_default().trim_end_matches(", and no limit is set").to_owned()
+    } else {
+        money
+    });
+    parts.extend(summary.progress.as_ref().and_then(|progress| progress_at(progress, level)));
+    parts.extend(if level >= 3 { usage_short(summary, level < 7) } else { usage_text(summary) });
+    parts.join("  ")
+}
+
+fn progress_at(progress: &Progress, level: u8) -> Option<String> {
+    let bar = progress.fraction().filter(|_| level < 1).map(bar);
+    let plain = Progress { message: progress.message.clone().filter(|_| level < 2), loss: progress.loss.filter(|_| level < 4), ..progress.clone() };
+    let text = match (progress.fraction(), level) {
+        (Some(fraction), 6..) => Some(format!("{:.0}%", (fraction * 100.0).floor())),
+        // With a share, the steps say nothing more.
+        (Some(_), 4..) => progress_text(&plain).map(|text| text.split_once(", ").map_or(text.clone(), |(_, rest)| rest.to_owned())),
+        _ => progress_text(&plain),
+    };
+    let parts: Vec<String> = bar.into_iter().chain(text).collect();
+    (!parts.is_empty()).then(|| parts.join("  "))
+}
+
+/// `GPU 93%, CPU 210%`; of several GPUs their mean.
+fn usage_short(summary: &Summary, with_cpu: bool) -> Option<String> {
+    let known: Vec<f64> = summary.gpus.iter().filter_map(|gpu| gpu.util_percent).collect();
+    let gpus = (!known.is_empty()).then(|| {
+        let mean = known.iter().sum::<f64>() / known.len() as f64;
+        if known.len() == 1 { format!("GPU {mean:.0}%") } else { format!("{} GPUs {mean:.0}%", known.len()) }
+    });
+    let cpu = summary.cpu_percent.filter(|_| with_cpu || gpus.is_none()).map(|percent| format!("CPU {percent:.0}%"));
+    let parts: Vec<String> = gpus.into_iter().chain(cpu).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn bar(fraction: f64) -> String {
+    const CELLS: usize = 10;
+    let full = (fraction * CELLS as f64).floor() as usize;
+    format!("[{}{}]", "#".repeat(full), "-".repeat(CELLS - full.min(CELLS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_said_and_nothing_else() {
+        assert_eq!(progress_text(&Progress::default()), None);
+        let progress = Progress { step: Some(25.0), total: Some(100.0), secs_per_step: Some(2.0), loss: Some(0.5), ..Progress::default() };
+        assert_eq!(progress_text(&progress).unwrap(), "step 25 of 100, 25%, 2m 30s left, loss 0.5000");
+        assert_eq!(bar(0.25), "[##--------]");
+        assert_eq!(bar(1.0), "[##########]");
+    }
+
+    fn training(gpus: usize) -> Summary {
+        let gpu = |index: usize| {
+            serde_json::from_value::<crate::instance::GpuStatus>(serde_json::json!({ "index": index, "name": "A10G", "util_percent": 93.0,
+                "memory_used_mib": 10_444, "memory_total_mib": 24_576, "power_watts": null, "temperature_celsius": null }))
+        };
+        let progress = Progress {
+            step: Some(120.0),
+            total: Some(1000.0),
+            secs_per_step: Some(2.0),
+            loss: Some(0.31),
+            message: Some("epoch 3 of 25, warming up".into()),
+            ..Progress::default()
+        };
+        Summary {
+            job: "llama-finetune-7f3k2q".into(),
+            name: "llama-finetune".into(),
+            state: JobState::Running,
+            attempt: Some(2),
+            instance: None,
+            machine: None,
+            end_asked: None,
+            held: None,
+            verdict: Some("busy".into()),
+            alone: false,
+            usd: Usd::from_micros(420_000),
+            usd_unheard: Usd::ZERO,
+            usd_estimated: false,
+            most_usd: Some(Usd::from_micros(5_000_000)),
+            most_job_usd: Some(Usd::from_micros(5_000_000)),
+            usd_per_hour: Some(UsdPerHour::new(Usd::from_micros(1_000_000))),
+            started: jiff::Timestamp::UNIX_EPOCH,
+            ended: None,
+            progress: Some(progress),
+            cpu_percent: Some(210.0),
+            gpus: (0..gpus).map(|index| gpu(index).unwrap()).collect(),
+            checkpoints: 0,
+            heartbeat_seconds: None,
+            silence: None,
+            reason: None,
+            exit_code: None,
+            because: None,
+            waiting: None,
+            waiting_until: None,
+            tried_again: None,
+            trouble: None,
+            driven_here: None,
+            kept: Vec::new(),
+            discarded: None,
+            attention: vec![],
+            plan: None,
+            owner: None,
+            moved: None,
+            before: None,
+            limited: Limited::Job,
+        }
+    }
+
+    #[test]
+    fn what_is_seen_of_a_young_job_is_no_reason_for_its_verdict() {
+        let seen = |verdict: &str| {
+            let young = Summary { verdict: Some(verdict.into()), reason: Some("working: log output".into()), ..training(1) };
+            judged(&young)
+        };
+        assert_eq!(seen("starting"), (Some("starting: too young to be judged; seen so far: working: log output".into()), None));
+        assert_eq!(seen("busy"), (Some("busy".into()), Some("working: log output".into())));
+    }
+
+    #[test]
+    fn what_matters_is_there_in_every_width() {
+        let now = jiff::Timestamp::from_second(754).unwrap();
+        let at = |width: usize| line(&training(1), now, width);
+        assert_eq!(at(60), "llama-finetune-7f3k2q  running  $0.42  12%  GPU 93%");
+        assert_eq!(at(80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  GPU 93%, CPU 210%");
+        let more = "llama-finetune-7f3k2q  running 12m 34s  attempt 2  $0.42 of at most $5.00  12%, 29m 20s left  GPU 93%, CPU 210%";
+        assert_eq!(at(120), more);
+        let all = "[#---------]  step 120 of 1000, 12%, 29m 20s left, loss 0.3100, epoch 3 of 25, warming up  GPU 93% 10.2/24.0 GiB, CPU 210%";
+        assert_eq!(at(200), format!("llama-finetune-7f3k2q  running 12m 34s  attempt 2  $0.42 of at most $5.00  {all}"));
+        assert_eq!(line(&training(8), now, 80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  8 GPUs 93%, CPU 210%");
+        for width in 20..220 {
+            assert!(at(width).chars().count() <= width, "{width}");
+        }
+    }
+}

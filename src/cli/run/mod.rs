@@ -1,0 +1,14 @@
+//! `lamp run`, `start` and `attach`: from a job file to a running job.
+
+pub(crate) mod account_ready;
+pub(crate) mod attach;
+pub(crate) mod duplicate_name;
+pub(crate) mod job_draft;
+pub(crate) mod live_line;
+pub(crate) mod nested_run;
+pub(crate) mod run;
+pub(crate) mod run_from;
+pub(crate) mod start;
+pub(crate) mod start_code;
+pub(crate) mod submission;
+pub(crate) mod workdir;

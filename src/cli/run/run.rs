@@ -1,0 +1,416 @@
+//! `lamp run`: submit a job, drive it, stand beside it until it has ended.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::attach::Attached;
+use super::job_draft::Draft;
+use super::run_from::From;
+use super::workdir::Prepared;
+use super::{account_ready, duplicate_name, nested_run, submission};
+use crate::cli::account::proof_gate;
+use crate::cli::control::download::with_progress;
+use crate::cli::control::outputs;
+use crate::cli::plan::limit_check::OutOfReach;
+use crate::cli::plan::{checkpoint_cadence, plan, saved_files, text};
+use crate::cli::shell::ctrl_c::{Left, gone_before};
+use crate::cli::shell::job_root;
+use crate::cli::status::receipt;
+use crate::cli::{Context, ExitCode, Fault, JobArgs};
+use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
+use crate::job::{JobId, JobOutcome, Receipt};
+use crate::jobdir::{JobDir, proof_keys};
+use crate::market::{Cloud, Market};
+use crate::wire::{Store, Workstation, is_built_for};
+
+/// Run a job: a file, or a command after `--`
+///
+/// Ends with the workload's own exit code. Ctrl-C detaches; the job goes on.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub job: JobArgs,
+
+    /// Begin from the newest checkpoint of this job, which has ended [without FILE: with its job file as it is now]
+    #[arg(long, value_name = "JOB")]
+    pub from: Option<String>,
+
+    /// Submit and return at once
+    #[arg(short, long)]
+    pub detach: bool,
+
+    /// Leave a machine at AWS alone although nothing has shown lately that it ends by itself
+    #[arg(long)]
+    pub unproven: bool,
+
+    /// Show the plan and what it can cost; start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Run one more beside a job of this name that is under way, without a question
+    #[arg(long)]
+    pub again: bool,
+
+    /// Run although saves of this job took longer than the notice of a spot machine
+    #[arg(long)]
+    pub late_save: bool,
+
+    /// Where outputs come home to [default: lamp-outputs/JOB]
+    #[arg(long, value_name = "FOLDER")]
+    pub outputs: Option<PathBuf>,
+}
+
+/// # Errors
+/// The job has errors, cannot ship, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let from = match &args.from {
+        Some(job) => Some(From::find(context, job).await?),
+        None => None,
+    };
+    let prepared = match &from {
+        Some(from) => from.with_its_file(context, &args.job).prepare(context)?,
+        None => args.job.prepare(context)?,
+    };
+    if args.dry_run {
+        if let Some(from) = &from {
+            from.give(&mut submission::spec(context, &prepared.loaded))?;
+            from.sentence().into_iter().for_each(|sentence| context.printer.note(sentence));
+        }
+        let code = plan::show(context, &prepared).await?;
+        let machine = &prepared.loaded.spec.machine;
+        // Of whom nobody answers, nobody knows what was proven either.
+        if args.detach && code != ExitCode::UNREACHABLE && proof_gate::is_asked(machine.cloud, args.unproven) {
+            let (workstation, store) = (job_root::workstation(context)?, job_root::open(context).await?);
+            proof_gate::warn_beforehand(context, &workstation, &store, machine).await;
+        }
+        return Ok(code);
+    }
+    if prepared.loaded.schedule.is_some() {
+        context.printer.note("it has a [schedule]: this runs it once, now; `lamp apply FILE` hands it to the daemon");
+    }
+    let workstation = job_root::workstation(context)?;
+    refuse_cloud(prepared.loaded.spec.machine.cloud)?;
+    let store = job_root::open(context).await?;
+    // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
+    let controller = controller(&workstation, &store)?;
+    let mut draft = Draft::new(context, &workstation, &store, &prepared).await;
+    if let Some(from) = &from {
+        from.give(&mut draft.spec)?;
+    }
+    let spec = &draft.spec;
+    let is_asked = proof_gate::is_asked(spec.spec.machine.cloud, args.unproven);
+    let proofs = async { if is_asked && args.detach { Some(proof_gate::look(&workstation, &store).await) } else { None } };
+    let reached = reach_root(context, &store, spec.spec.machine.cloud);
+    // At once: what was measured of the job's saves, what was proven of the account and whose clock is right take no time of their own before the launch.
+    let others = duplicate_name::others(context, &store, &spec.spec.name, args.again);
+    let planned = account_ready::planned(context, &controller, spec);
+    let (reached, measured, proofs, (planned, lacks), clock, others) =
+        tokio::join!(reached, checkpoint_cadence::measured(&store, spec), proofs, planned, controller.check_clock(), others);
+    reached?;
+    if planned.is_ok() || account_ready::was_seen(context, &lacks) {
+        account_ready::refuse(&lacks, spec)?;
+    }
+    let planned = planned?;
+    refuse_wrong_clock(clock)?;
+    if let Some(measured) = measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot) {
+        measured.refuse()?;
+    }
+    refuse_agent(&controller, &planned).await?;
+    let out_of_reach = OutOfReach::of(&planned, spec, context.clock.now());
+    out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+    account_ready::warn_unready(context, &planned.unready);
+    text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    context.printer.note(saved_files::line(&spec.spec));
+    let regions = if is_asked { proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await } else { BTreeSet::new() };
+    if let Some(proofs) = proofs {
+        proofs?.refuse(context, &regions, Some(&planned.plan))?;
+    }
+    refuse_forbidden(&controller, &planned)?;
+    if let Some(reason) = plan::held_back(&controller, &planned).await? {
+        context.printer.warn(format!("it waits for {reason}"));
+    }
+    duplicate_name::ask(context, &others)?;
+    if args.detach {
+        nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
+    }
+    let mut left = Left::listen();
+    let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, draft, planned, &mut left).await?;
+    let has_left = has_left || !args.again && others.is_empty() && !left.unless_heard(duplicate_name::say(context, &store, dir.job())).await;
+    if args.detach || has_left {
+        if let Some(receipt) = refused_for_good(&dir, &memory).await {
+            return end(context, &dir, &receipt, args.outputs.as_deref()).await;
+        }
+        return detach(context, &workstation, &dir).map(|code| if has_left { ExitCode::CTRL_C } else { code });
+    }
+    context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
+    match stand_beside(context, &workstation, &controller, &dir, memory, &mut left).await? {
+        Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
+        None => {
+            if is_asked {
+                proof_gate::warn(context, &workstation, &store, &regions).await;
+            }
+            Ok(ExitCode::CTRL_C)
+        }
+    }
+}
+
+/// Whether the bucket of a job that asks AWS for nothing else answers: else that is found once it is packed.
+async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<(), Fault> {
+    if cloud != Cloud::Local || store.is_folder() {
+        return Ok(());
+    }
+    proof_keys(&**store).await.map(drop).map_err(|error| job_root::unreached(context, &error))
+}
+
+/// A machine that its agent does not come to, or could not run on, is not bought.
+///
+/// # Errors
+/// When there is no agent for it.
+pub async fn refuse_agent(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
+    controller.agent_fits(&planned.plan).await.map_err(|error| {
+        let hint = match error {
+            ShipError::ShortLived { .. } => "sign in again, `aws sso login`, or for longer; a shorter `limits.boot` needs less",
+            _ => "`lamp doctor` says which agent would be shipped",
+        };
+        Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills").or_hint(hint)
+    })
+}
+
+/// What a cap could never let through is not left to wait.
+///
+/// # Errors
+/// When it never could.
+pub fn refuse_forbidden(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
+    let Some(reason) = controller.cap_forbids(&planned.plan) else { return Ok(()) };
+    Err(Fault::new(ExitCode::REFUSED, format!("it would wait for ever for {}", reason.text))
+        .meaning("nothing was started, and nothing bills")
+        .hint("a higher cap in [caps] of the configuration, a cheaper machine, or a lower `max_price` where the bid is what is dear"))
+}
+
+/// A job that nobody would launch is not left to wait for somebody who sets a clock.
+///
+/// # Errors
+/// When the clock is wrong.
+pub fn refuse_wrong_clock(checked: Result<(), ActError>) -> Result<(), Fault> {
+    checked.map_err(|error| {
+        Fault::from_error(ExitCode::REFUSED, &error)
+            .meaning("nothing was started, and nothing bills")
+            .hint("set this workstation's clock (`timedatectl set-ntp true`); `lamp doctor` shows how far off it is")
+    })
+}
+
+/// A launch that was refused for good is the end of the job already: its receipt.
+pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receipt> {
+    if memory.was_refused_for_good() { dir.receipt().await.ok().flatten() } else { None }
+}
+
+/// A job that was made.
+pub struct Launched {
+    pub dir: JobDir,
+    pub memory: JobMemory,
+    /// The user has gone meanwhile: somebody else must drive it.
+    pub has_left: bool,
+}
+
+/// Makes a job and launches it by this plan. Before this process may go: a laptop that is closed now finds its job done.
+///
+/// # Errors
+/// The workdir cannot be packed, the job root refuses, or the user has gone: then no job was made.
+pub async fn launch(
+    context: &Context,
+    store: &Store,
+    controller: &Controller,
+    prepared: &Prepared,
+    mut draft: Draft,
+    planned: Planned,
+    left: &mut Left,
+) -> Result<Launched, Fault> {
+    let pending = submission::pack(context, prepared, draft.spec.clone())?;
+    let code = pending.code();
+    draft.sends(context, code);
+    let clear = async {
+        if let Some(stale) = draft.stale(code) {
+            // Where it stays, it costs what it costs to keep.
+            let _gone = store.delete(&stale).await;
+        }
+    };
+    let upload = async { tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan), clear).0 };
+    let sent = left.or_give_up(gone_before, pending.shown(context, upload)).await;
+    sent.map_err(|fault| draft.cut_off(context, fault))?;
+    draft.sent();
+    let dir = JobDir::new(store.clone(), pending.spec.job.clone());
+    let begin = with_progress(context, || "making and launching it".to_owned(), controller.begin(&dir, &pending.spec, planned));
+    let (begun, has_left) = left.undisturbed(context, begin).await;
+    let (memory, begun) = match begun {
+        Some(begun) => begun.map_err(|error| submission::submit_fault(&error))?,
+        // Who insists may have cut it before its first record.
+        None if matches!(dir.spec().await, Ok(None)) => return Err(gone_before()),
+        None => (JobMemory::default(), Ok(())),
+    };
+    if let Err(error) = begun {
+        context.printer.warn(format!("not launched yet, trying again: {error}"));
+    }
+    Ok(Launched { dir, memory, has_left })
+}
+
+/// A program that was built without AWS says so before it packs or uploads anything.
+pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
+    if is_built_for(cloud) {
+        return Ok(());
+    }
+    Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("this `lamp` was built without cloud `{cloud}`"))
+        .meaning("nothing was started, and nothing bills")
+        .hint("build it with its default features, or --cloud local runs it on this workstation"))
+}
+
+/// Drives the job and shows it; `None`: the user has detached, and somebody else drives.
+pub async fn stand_beside(
+    context: &Context,
+    workstation: &Workstation,
+    controller: &Controller,
+    dir: &JobDir,
+    memory: JobMemory,
+    left: &mut Left,
+) -> Result<Option<Receipt>, Fault> {
+    let ended = Attached::new(context, dir).follow_and_drive_on(controller, memory, left).await;
+    match &ended {
+        Ok(Some(_)) => {}
+        Ok(None) => leave(context, workstation, dir)?,
+        // What stops the display need not stop the job: its machine runs, and somebody must see it off.
+        Err(_) => leave(context, workstation, dir).unwrap_or_else(|fault| context.printer.warn(&fault.what)),
+    }
+    ended
+}
+
+/// # Errors
+/// When the state folder cannot be used.
+pub fn controller(workstation: &Workstation, store: &Store) -> Result<Controller, Fault> {
+    workstation.controller(store).map_err(|error| {
+        Fault::new(ExitCode::UNREACHABLE, format!("cannot use the state folder `{}`", workstation.state.display()))
+            .because(&error)
+            .meaning("nothing was started by this call")
+            .hint("set XDG_STATE_HOME to a folder that can be written")
+    })
+}
+
+pub fn drive_fault(error: &DriveError) -> Fault {
+    let code = match error {
+        DriveError::NoJob { .. } => ExitCode::NOT_FOUND,
+        DriveError::Newer { .. } | DriveError::Alone { .. } => ExitCode::REFUSED,
+    };
+    Fault::from_error(code, error)
+}
+
+/// Somebody must drive the job when we go: the daemon if one runs, else a process of its own.
+pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
+    let job = dir.job();
+    let driver = hand_over(workstation, job)?;
+    context.printer.note(format!("detached; job {job} goes on, and {driver}{}", nested_run::until(context, workstation)));
+    context.printer.hint(format!("`lamp logs -f {job}` follows it, `lamp stop {job}` ends it, `lamp receipt {job}` shows what it cost"));
+    context.printer.hint(format!("`lamp outputs {job}` fetches what it keeps, when it has ended"));
+    Ok(())
+}
+
+/// Sees to it that somebody drives a job; gives who, in words.
+///
+/// # Errors
+/// No process could be started.
+pub fn hand_over(workstation: &Workstation, job: &JobId) -> Result<String, Fault> {
+    if workstation.daemon_runs() {
+        return Ok("`lamp daemon` drives it".to_owned());
+    }
+    let log = workstation.start_driver(job.as_str()).map_err(|error| {
+        Fault::new(ExitCode::INTERNAL, format!("job {job} runs, and no process could be started to drive it"))
+            .because(&error)
+            .meaning("its agent finishes the attempt and puts the machine out; nobody relaunches it or writes its receipt until somebody drives it")
+            .hint(format!("`lamp daemon --job {job} --until-done` drives it"))
+    })?;
+    Ok(format!("a background process drives it (its words: {})", log.display()))
+}
+
+/// A schedule is run by a daemon, and by nobody else.
+pub fn note_daemon(context: &Context, scheduled: bool) {
+    let runs = job_root::workstation(context).is_ok_and(|workstation| workstation.daemon_runs());
+    if scheduled && !runs {
+        context.printer.warn("no daemon runs here, and schedules are run by one");
+        context.printer.hint("`lamp daemon` in the foreground, or the user unit lamp-controller.service; `lamp schedules` shows what is due");
+    }
+}
+
+/// Leaves the job to somebody else, and says its name.
+pub fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<ExitCode, Fault> {
+    leave(context, workstation, dir)?;
+    if context.is_machine_output() {
+        context.printer.json(&json!({ "job": dir.job() }));
+    } else {
+        context.printer.line(dir.job());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Outputs come home, the receipt is shown, and the exit code is the workload's own.
+pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std::path::Path>) -> Result<ExitCode, Fault> {
+    // The job has ended either way, and its outputs are safe where they are.
+    match outputs::fetch_all(context, dir, into).await {
+        Ok(home) => home.iter().for_each(|home| home.tell(context, dir)),
+        Err(fault) => {
+            context.printer.warn(format!("the outputs stay in the job root: {}", fault.sentence()));
+            context.printer.hint(fault.hint.clone().unwrap_or_else(|| format!("`lamp outputs {}` fetches them", dir.job())));
+        }
+    }
+    if context.is_machine_output() {
+        context.printer.json(ended);
+    } else {
+        receipt::note(context, ended);
+    }
+    Ok(hinted(context, dir, ended).await)
+}
+
+/// The exit code of a job that has ended; and what to type where its launch was refused.
+pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCode {
+    let code = exit_code(ended);
+    if code == ExitCode::LAUNCH_FAILED && dir.spec().await.ok().flatten().is_some_and(|spec| spec.spec.machine.cloud == Cloud::Aws) {
+        context.printer.hint("`lamp doctor` says what AWS does not allow or has not; `lamp iam controller` prints the policy that a launch needs");
+    }
+    code
+}
+
+/// The code of a whole job.
+pub fn exit_code(receipt: &Receipt) -> ExitCode {
+    let last = receipt.attempts.last();
+    match (receipt.outcome, receipt.because.or(last.map(|last| last.ended_because))) {
+        (JobOutcome::Succeeded, _) => ExitCode::SUCCESS,
+        (JobOutcome::Stopped | JobOutcome::Cancelled, _) => ExitCode::STOPPED,
+        (JobOutcome::Failed, Some(because)) => ExitCode::of_end(because, last.and_then(|last| last.exit)),
+        // Of an older version's receipt: no machine was ever launched, so a limit was over before it began.
+        (JobOutcome::Failed, None) => ExitCode::LIMIT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn code(because: &Value, attempts: &Value) -> ExitCode {
+        let receipt = json!({ "format": 1, "job": "x-222222", "name": "x", "outcome": "failed", "exit_code": null, "because": because,
+            "reason": "r", "started": "2026-01-01T00:00:00Z", "ended": "2026-01-01T01:00:00Z", "attempts": attempts, "total_usd": 0.0,
+            "useful_seconds": 0.0, "idle_seconds": 0.0, "checkpoints": 0 });
+        exit_code(&serde_json::from_value(receipt).unwrap())
+    }
+
+    #[test]
+    fn a_limit_between_two_attempts_or_before_the_first_is_a_limit() {
+        let interrupted = json!([{ "attempt": 1, "instance": "i", "instance_type": "t", "zone": "z", "market": "spot", "started": null,
+            "ended": null, "billed_seconds": 0.0, "usd": 0.0, "ended_because": "interrupted" }]);
+        assert_eq!(code(&json!("deadline"), &interrupted), ExitCode::LIMIT);
+        assert_eq!(code(&json!("budget"), &json!([])), ExitCode::LIMIT);
+        assert_eq!(code(&json!("interrupted"), &interrupted), ExitCode::LOST);
+        // A receipt of a version that did not write it.
+        assert_eq!(code(&Value::Null, &interrupted), ExitCode::LOST);
+    }
+}

@@ -1,0 +1,73 @@
+//! `lamp run --from JOB`: a new job, in words of its own, that begins from the newest checkpoint of one that has ended.
+//!
+//! `lamp start` goes on with the same words. What must never live here: what becomes of the job then (`run`).
+
+use std::path::PathBuf;
+
+use super::run;
+use crate::cli::plan::plan;
+use crate::cli::shell::job_root;
+use crate::cli::status::discarded_view;
+use crate::cli::{Context, ExitCode, Fault, JobArgs};
+use crate::controller::Kept;
+use crate::job::{Continues, ResolvedSpec, StoredKind};
+use crate::jobdir::JobDir;
+use crate::wire::Store;
+
+const NOTHING: &str = "nothing was started, and nothing bills";
+
+/// The job that is begun from.
+pub struct From {
+    kept: Kept,
+}
+
+impl From {
+    /// # Errors
+    /// There is no such job, it has not ended, or it has saved nothing.
+    pub async fn find(context: &Context, job: &str) -> Result<From, Fault> {
+        let store = job_root::open_existing(context).await?;
+        let dir = job_root::find(&store, Some(job)).await?;
+        let controller = run::controller(&job_root::workstation(context)?, &store)?;
+        let Some(kept) = controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning(NOTHING))? else {
+            return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has not ended: its newest checkpoint is not its last", dir.job()))
+                .meaning(NOTHING)
+                .hint(format!("`lamp stop {}` ends it with a save", dir.job())));
+        };
+        let Some(from) = &kept.continues.checkpoint else {
+            return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has saved no checkpoint: there is nothing to begin from", dir.job()))
+                .meaning(NOTHING)
+                .hint("`lamp run FILE` runs a job from its start"));
+        };
+        discarded_view::refuse_start(&dir, Some(&JobDir::new(Store::clone(&store), from.job.clone())), StoredKind::Checkpoints).await?;
+        Ok(From { kept })
+    }
+
+    /// The job file of the job, where none was named and it is on this workstation.
+    pub fn with_its_file(&self, context: &Context, args: &JobArgs) -> JobArgs {
+        let here = job_root::workstation(context).ok().and_then(|workstation| workstation.here().ok());
+        let source = self.kept.spec.code.as_ref().and_then(|code| code.source.as_ref());
+        let source = source.filter(|source| here.is_some_and(|here| here.as_str() == source.workstation));
+        let file = source.and_then(|source| source.file.as_ref()).map(PathBuf::from);
+        JobArgs { file: args.file.clone().or(file), ..args.clone() }
+    }
+
+    /// The checkpoint from which the new job goes on. Its machine is a new one: a kept disk is for `lamp start`.
+    ///
+    /// # Errors
+    /// The new job names no folder for checkpoints.
+    pub fn give(&self, spec: &mut ResolvedSpec) -> Result<(), Fault> {
+        if spec.spec.checkpoint.is_none() {
+            let what = "the job names no [checkpoint] folder: a checkpoint could not be brought there";
+            return Err(Fault::new(ExitCode::REFUSED, what).meaning(NOTHING).hint("name it in the job file, or with `--checkpoint PATH`"));
+        }
+        spec.continues = Some(Continues { machine: None, ..self.kept.continues.clone() });
+        Ok(())
+    }
+
+    /// From which checkpoint it begins, in words.
+    pub fn sentence(&self) -> Option<String> {
+        let from = self.kept.continues.checkpoint.as_ref()?;
+        let step = from.checkpoint.step.map(|step| format!(" (step {step})")).unwrap_or_default();
+        Some(format!("it begins from checkpoint {}{step} of {}", from.checkpoint.number.number(), from.job))
+    }
+}

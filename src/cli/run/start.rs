@@ -1,0 +1,364 @@
+//! `lamp start`: a job that has ended goes on, on its kept machine or from its checkpoint.
+//!
+//! ```text
+//!   what is kept ──> the next job's spec ──> plan, and the most it can cost ──> code, spec, start ──> as `lamp run`
+//! ```
+//! A job that goes on is a job of its own (docs/decisions/0013). What must never live here: whether a machine can be started
+//! (`policy::lifecycle::continuation`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::start_code::{self, CodeArgs};
+use super::workdir::Prepared;
+use super::{account_ready, nested_run, run, submission};
+use crate::cli::account::proof_gate;
+use crate::cli::apply::caps_view;
+use crate::cli::control::download::with_progress;
+use crate::cli::plan::{plan, text};
+use crate::cli::shell::ctrl_c::{Left, gone_before};
+use crate::cli::shell::deadline_arg::Until;
+use crate::cli::shell::job_root;
+use crate::cli::status::discarded_view;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::config::{Dollars, SpanWord};
+use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
+use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
+use crate::jobdir::JobDir;
+use crate::market::Usd;
+use crate::policy::account::setup_plan::Lack;
+use crate::wire::{Store, Workstation};
+
+/// Go on with a job that has ended: on the machine that was stopped and kept, or from its checkpoint
+///
+/// What follows is a job of its own, with what is left of the budget. Started twice, it is started once. It runs the code of before,
+/// or with --code the folder as it is now; where that has changed and neither is said, it asks.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: the newest]
+    pub job: Option<String>,
+
+    /// The most that it may cost from now on, in dollars [default: what is left of its budget]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub budget: Option<Dollars>,
+
+    /// The longest one attempt may run, like `12h` [default: as before]
+    #[arg(long, value_name = "TIME")]
+    pub max_runtime: Option<SpanWord>,
+
+    /// When it must have ended: a moment, or like `30h` from now [default: as before]
+    #[arg(long, value_name = "MOMENT")]
+    pub deadline: Option<Until>,
+
+    #[command(flatten)]
+    pub code: CodeArgs,
+
+    /// Start it and return at once
+    #[arg(short, long)]
+    pub detach: bool,
+
+    /// Leave a machine at AWS alone although nothing has shown lately that it ends by itself
+    #[arg(long)]
+    pub unproven: bool,
+
+    /// Show the plan and what it can cost; start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Where outputs come home to [default: lamp-outputs/JOB]
+    #[arg(long, value_name = "FOLDER")]
+    pub outputs: Option<PathBuf>,
+}
+
+/// A machine that was stopped by hand is settled by a look or two; a cloud that is slow to say so is asked again by the user.
+const SETTLE_LOOKS: u32 = 10;
+const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// # Errors
+/// There is no such job, it has not ended, nothing of it is kept, a limit is spent, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let workstation = job_root::workstation(context)?;
+    let controller = run::controller(&workstation, &store)?;
+    settle_what_was_stopped(context, &controller, &dir).await?;
+    let kept = controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning("nothing was started, and nothing bills"))?;
+    let Some(kept) = kept else { return Err(not_ended(&dir).await) };
+    let from = kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
+    let next = JobDir::new(store.clone(), continuation_of(dir.job(), &kept.spec.spec.name));
+    if next.spec().await.map_err(|error| job_root::record_fault(&error))?.is_some() {
+        return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
+    }
+    discarded_view::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
+    let mut spec = spec_of(args, context, &kept, next.job())?;
+    let now = start_code::choose(&args.code, args.dry_run, context, &workstation, &kept)?;
+    match &now {
+        Some(now) => start_code::take_in(&mut spec, now),
+        None => discarded_view::refuse_start(&dir, None, StoredKind::Code).await?,
+    }
+    start_code::take_command(&mut spec, &args.code.command);
+    run::refuse_cloud(spec.spec.machine.cloud)?;
+    let ((planned, lacks), clock) = tokio::join!(account_ready::planned(context, &controller, &spec), controller.check_clock());
+    // A kept machine has its network, its rights and its agent; one that is bought anew is bought as by `lamp run`.
+    let buys = planned.as_ref().map_or(spec.continues.as_ref().is_none_or(|from| from.machine.is_none()), |planned| planned.plan.starts.is_none());
+    if planned.is_err() && buys && account_ready::was_seen(context, &lacks) {
+        account_ready::refuse(&lacks, &spec)?;
+    }
+    let planned = planned?;
+    let refused = refuse(&controller, &spec, &planned, if buys { &lacks } else { &[] }).await;
+    if args.dry_run {
+        return show(context, &controller, &store, &spec, &planned, refused.err()).await;
+    }
+    refused?;
+    run::refuse_wrong_clock(clock)?;
+    account_ready::warn_unready(context, &planned.unready);
+    text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    if let Some(reason) = plan::held_back(&controller, &planned).await? {
+        context.printer.warn(format!("it waits for {reason}"));
+    }
+    if args.detach && proof_gate::is_asked(spec.spec.machine.cloud, args.unproven) {
+        let regions = proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await;
+        proof_gate::look(&workstation, &store).await?.refuse(context, &regions, Some(&planned.plan))?;
+    }
+    if args.detach {
+        nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
+    }
+    let mut left = Left::listen();
+    let spec = bring_code(context, &controller, &dir, spec, now.as_ref(), &mut left).await?;
+    // What is discarded from here on, its agent finds gone, and begins nothing.
+    discarded_view::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
+    let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
+    let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
+        // Who insists may have cut it before its first record.
+        Ok(_) if has_left && matches!(next.spec().await, Ok(None)) => return Err(gone_before()),
+        Ok((memory, begun)) => {
+            if let Err(error) = begun {
+                context.printer.warn(format!("not started yet, trying again: {error}"));
+            }
+            memory
+        }
+        // Somebody typed it at the same moment.
+        Err(SubmitError::Exists(_)) => JobMemory::default(),
+        Err(error) => return Err(submission::submit_fault(&error)),
+    };
+    context.printer.note(format!("{} goes on as {}", dir.job(), next.job()));
+    if has_left && !memory.was_refused_for_good() {
+        return run::detach(context, &workstation, &next).map(|_| ExitCode::CTRL_C);
+    }
+    stand_beside(args, context, &workstation, &controller, &next, memory, &mut left).await
+}
+
+/// Sends the folder as it is now, or what the job before ran.
+async fn bring_code(
+    context: &Context,
+    controller: &Controller,
+    from: &JobDir,
+    mut spec: ResolvedSpec,
+    now: Option<&Prepared>,
+    left: &mut Left,
+) -> Result<ResolvedSpec, Fault> {
+    if let Some(prepared) = now {
+        spec.continues.iter_mut().for_each(|continues| continues.new_code = true);
+        let pending = submission::pack(context, prepared, spec)?;
+        left.or_give_up(gone_before, pending.shown(context, pending.upload(controller))).await?;
+        return Ok(pending.spec);
+    }
+    let scratch = submission::scratch(context, &spec.job)?;
+    let carried = async { controller.carry_code(from, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
+    left.or_give_up(gone_before, with_progress(context, || "bringing the code over".to_owned(), carried)).await?;
+    Ok(spec)
+}
+
+/// What refuses `lamp run` refuses this.
+async fn refuse(controller: &Controller, spec: &ResolvedSpec, planned: &Planned, lacks: &[Lack]) -> Result<(), Fault> {
+    account_ready::refuse(lacks, spec)?;
+    run::refuse_agent(controller, planned).await?;
+    run::refuse_forbidden(controller, planned)
+}
+
+async fn stand_beside(
+    args: &Args,
+    context: &Context,
+    workstation: &Workstation,
+    controller: &Controller,
+    next: &JobDir,
+    memory: JobMemory,
+    left: &mut Left,
+) -> Result<ExitCode, Fault> {
+    if args.detach {
+        if let Some(receipt) = run::refused_for_good(next, &memory).await {
+            return run::end(context, next, &receipt, args.outputs.as_deref()).await;
+        }
+        return run::detach(context, workstation, next);
+    }
+    context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", next.job()));
+    match run::stand_beside(context, workstation, controller, next, memory, left).await? {
+        Some(receipt) => run::end(context, next, &receipt, args.outputs.as_deref()).await,
+        None => Ok(ExitCode::CTRL_C),
+    }
+}
+
+/// A machine that somebody stopped while no controller looked has no receipt yet. Of a job whose machine runs, a look only
+/// does what its driver does too.
+async fn settle_what_was_stopped(context: &Context, controller: &Controller, dir: &JobDir) -> Result<(), Fault> {
+    let fault = |error| job_root::record_fault(&error);
+    if dir.receipt().await.map_err(fault)?.is_some() || dir.spec().await.map_err(fault)?.is_none_or(|spec| spec.is_alone()) {
+        return Ok(());
+    }
+    for _ in 0..SETTLE_LOOKS {
+        if !controller.is_stopped(dir).await.map_err(fault)? {
+            return Ok(());
+        }
+        if let Ticked::Final(_) = controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))? {
+            return Ok(());
+        }
+        context.clock.sleep(SETTLE_LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+async fn not_ended(dir: &JobDir) -> Fault {
+    match job_root::must_be_under_way(dir).await {
+        Ok(_) => Fault::new(ExitCode::REFUSED, format!("job `{}` is under way: there is nothing to start", dir.job()))
+            .meaning("nothing was changed")
+            .hint(format!("`lamp logs -f {0}` follows it, `lamp status {0}` shows how it stands", dir.job())),
+        Err(fault) => fault,
+    }
+}
+
+/// It was started before: by the same words, by somebody else, or by a call that was cut off.
+async fn goes_on_already(
+    args: &Args,
+    context: &Context,
+    workstation: &Workstation,
+    controller: &Controller,
+    dir: &JobDir,
+    next: &JobDir,
+) -> Result<ExitCode, Fault> {
+    if let Some(ended) = next.receipt().await.map_err(|error| job_root::record_fault(&error))? {
+        let what = format!("job `{}` went on as `{}`, which has ended: {}", dir.job(), next.job(), ended.told());
+        return Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills").hint(
+            match discarded_view::is_stranded(next).await {
+                true => discarded_view::FROM_ITS_START.to_owned(),
+                false => format!("`lamp start {}` goes on from there", next.job()),
+            },
+        ));
+    }
+    if args.code.changes_something() {
+        let what = format!("job `{}` goes on as `{}` already, with the code and the command that it had then", dir.job(), next.job());
+        return Err(Fault::new(ExitCode::REFUSED, what)
+            .meaning("nothing was changed")
+            .hint(format!("`lamp stop {0}` ends that one, and then `lamp start {0} --code` goes on from it", next.job())));
+    }
+    context.printer.note(format!("{} goes on as job {} already", dir.job(), next.job()));
+    if args.dry_run {
+        if context.is_machine_output() {
+            context.printer.json(&json!({ "job": next.job(), "continues": dir.job() }));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    stand_beside(args, context, workstation, controller, next, JobMemory::default(), &mut Left::listen()).await
+}
+
+/// The spec of the job that goes on: the old one's words, with what is left of its limits.
+fn spec_of(args: &Args, context: &Context, kept: &Kept, next: &JobId) -> Result<ResolvedSpec, Fault> {
+    refuse_nothing_kept(kept)?;
+    let mut spec = kept.spec.spec.clone();
+    let mut origins = kept.spec.origins.clone();
+    let job = &kept.spec.job;
+    let refuse = |what: String, hint: String| Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills").hint(hint));
+    let mut flag = |key: &str, given: bool| given.then(|| origins.insert(key.to_owned(), "flag".to_owned()));
+    flag("limits.budget", args.budget.is_some());
+    flag("limits.max_runtime", args.max_runtime.is_some());
+    flag("limits.deadline", args.deadline.is_some());
+    spec.limits.budget = args.budget.as_ref().map(|dollars| dollars.0).or(kept.budget_left);
+    if spec.limits.budget.is_some_and(|left| left <= Usd::ZERO) {
+        return refuse(format!("the budget of job `{job}` is spent"), format!("`lamp start {job} --budget 5` gives it five dollars more"));
+    }
+    if let Some(time) = &args.max_runtime {
+        spec.limits.max_runtime = Some(time.0);
+    }
+    spec.limits.deadline = args.deadline.map(|until| until.moment(context.clock.now()).0).or(kept.deadline);
+    if spec.limits.deadline.is_some_and(|deadline| deadline <= context.clock.now()) {
+        return refuse(format!("the deadline of job `{job}` has passed"), format!("`lamp start {job} --deadline MOMENT` gives it another"));
+    }
+    Ok(ResolvedSpec {
+        format: RECORD_FORMAT,
+        job: next.clone(),
+        created: context.clock.now(),
+        written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+        spec,
+        code: kept.spec.code.clone(),
+        origins,
+        applied: None,
+        owner: Some(context.user.owner.clone()),
+        continues: Some(kept.continues.clone()),
+        trial: None,
+    })
+}
+
+fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
+    let (job, continues) = (&kept.spec.job, &kept.continues);
+    let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills");
+    if let Some(instance) = &kept.stopping {
+        return Err(refused(format!("the machine of job `{job}`, {instance}, is stopping"))
+            .hint(format!("`lamp start {job}` in a minute, when it stands still")));
+    }
+    let again = "`lamp run FILE` runs the job from its start";
+    if continues.machine.is_none() && kept.receipt.outcome == JobOutcome::Succeeded {
+        return Err(refused(format!("job `{job}` has succeeded, and its machine is gone: there is nothing to go on with")).hint(
+            match continues.checkpoint {
+                Some(_) => format!("{again}, `lamp run --from {job} FILE` from its last checkpoint"),
+                None => again.to_owned(),
+            },
+        ));
+    }
+    if continues.machine.is_none() && continues.checkpoint.is_none() {
+        let gone = kept.elsewhere.as_ref().map_or("its machine is gone with its disk".to_owned(), Clone::clone);
+        return Err(refused(format!("nothing is kept of job `{job}`: {gone}, and it saved no checkpoint"))
+            .hint(format!("{again}; with [checkpoint], or `failure = \"stop\"` and the like in `[on]`, it can be started again")));
+    }
+    Ok(())
+}
+
+/// `refused`: why nothing would be started.
+async fn show(
+    context: &Context,
+    controller: &Controller,
+    store: &Store,
+    spec: &ResolvedSpec,
+    found: &Planned,
+    refused: Option<Fault>,
+) -> Result<ExitCode, Fault> {
+    let caps = caps_view::shown(context, store).await?;
+    let waits_for = plan::held_back(controller, found).await?;
+    let planned = &found.plan;
+    // As the start itself would end.
+    let code = refused.as_ref().map_or(ExitCode::SUCCESS, |refused| refused.code);
+    if let Some(refused) = &refused {
+        context.printer.warn(format!("it would be refused: {}", refused.sentence()));
+        refused.hint.iter().for_each(|hint| context.printer.hint(hint));
+    }
+    if context.is_machine_output() {
+        let continues = spec.continues.as_ref();
+        context.printer.json(&json!({
+            "job": spec.job, "continues": continues.map(|from| &from.job), "checkpoint": continues.and_then(|from| from.checkpoint.as_ref()),
+            "instance": planned.starts.as_ref().map(|starts| &starts.instance), "limits": spec.spec.limits, "offer": planned.offer,
+            "reasons": planned.reasons, "most_usd": planned.most_whichever(), "most_usd_offer": planned.most_usd, "most_job_usd": found.most_job.usd,
+            "kill_at": planned.kill_at, "caps": caps, "waits_for": waits_for, "unready": found.unready,
+            "refusal": refused.map(|refused| refused.sentence()),
+        }));
+        return Ok(code);
+    }
+    text::before_a_run(found).into_iter().for_each(|line| context.printer.line(line));
+    account_ready::warn_unready(context, &found.unready);
+    caps.iter().for_each(|caps| context.printer.line(caps.text()));
+    if let Some(reason) = waits_for.filter(|_| refused.is_none()) {
+        context.printer.line(format!("it would wait for {reason}"));
+    }
+    context.printer.note("nothing was started");
+    Ok(code)
+}

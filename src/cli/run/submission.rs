@@ -1,0 +1,145 @@
+//! From a prepared job to a submitted one, and what is said of its plan before.
+
+use std::path::{Path, PathBuf};
+
+use super::workdir::Prepared;
+use crate::cli::control::download::{Pace, with_progress};
+use crate::cli::output::table::counted;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::config::{Loaded, shown};
+use crate::controller::{Archive, Controller, SubmitError};
+use crate::job::{CodeArchive, CodeSource, JobId, RECORD_FORMAT, ResolvedSpec};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::wire::{self, Survey};
+
+/// A job that is packed and not made yet.
+pub struct Pending {
+    pub spec: ResolvedSpec,
+    archive: Archive,
+    _scratch: Scratch,
+}
+
+impl Pending {
+    /// The packed workdir, as long as this lives.
+    pub fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
+    /// What is to be sent.
+    pub fn code(&self) -> &CodeArchive {
+        self.spec.code.as_ref().expect("it is packed")
+    }
+
+    /// Uploads the code; the job does not exist yet.
+    ///
+    /// # Errors
+    /// The job root refuses.
+    pub async fn upload(&self, controller: &Controller) -> Result<(), Fault> {
+        controller.upload_code(&self.spec, &self.archive).await.map_err(|error| submit_fault(&error))
+    }
+
+    /// Does what sends the code; from the first second on, people see how far it is.
+    pub async fn shown<T>(&self, context: &Context, sending: impl Future<Output = T>) -> T {
+        let (pace, total) = (Pace::default(), self.code().packed_bytes);
+        let told = || match self.archive.sent.so_far() {
+            (there, before) if there < total => format!("sending the code, {}", pace.how_far(there, before, total, context.clock.mono())),
+            // The agent may be under way still, or the job itself.
+            _ => "the code is sent; a moment".to_owned(),
+        };
+        with_progress(context, told, sending).await
+    }
+}
+
+/// Packs, uploads and writes the spec; the job exists when this returns.
+///
+/// # Errors
+/// The workdir cannot be packed, or the job root refuses.
+pub async fn make(context: &Context, controller: &Controller, prepared: &Prepared) -> Result<JobDir, Fault> {
+    let pending = pack(context, prepared, spec(context, &prepared.loaded))?;
+    pending.shown(context, controller.submit(&pending.spec, &pending.archive)).await.map_err(|error| submit_fault(&error))
+}
+
+/// The spec of a new job, whose code is not packed yet.
+pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
+    ResolvedSpec {
+        format: RECORD_FORMAT,
+        job: JobId::from_name(&loaded.spec.name, wire::random_letters()),
+        created: context.clock.now(),
+        written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+        spec: loaded.spec.clone(),
+        code: None,
+        origins: loaded.origins.clone(),
+        applied: None,
+        owner: Some(context.user.owner.clone()),
+        continues: None,
+        trial: None,
+    }
+}
+
+/// Packs the workdir; nothing leaves this workstation yet.
+///
+/// # Errors
+/// The workdir cannot be packed.
+pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Result<Pending, Fault> {
+    let Prepared { loaded, survey } = prepared;
+    let job = &spec.job;
+    let scratch = scratch(context, job)?;
+    let mut code = wire::pack_workdir(survey, &scratch.0)?;
+    code.source = source(context, loaded);
+    context.printer.note(shipped_text(survey, &code, &shown(&loaded.workdir, &context.current_dir)));
+    Ok(Pending { spec: ResolvedSpec { code: Some(code), ..spec }, archive: scratch.0.as_path().into(), _scratch: scratch })
+}
+
+/// Where it was packed; a workstation without a name is told of where a job is launched.
+fn source(context: &Context, loaded: &Loaded) -> Option<CodeSource> {
+    let workstation = job_root::workstation(context).ok()?.here().ok()?.as_str().to_owned();
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    let file = loaded.file.as_deref().and_then(text);
+    Some(CodeSource { workstation, folder: text(&loaded.workdir)?, file, packed: context.clock.now() })
+}
+
+fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
+    let folder = if folder == "." { "this folder" } else { folder };
+    format!(
+        "packed {} of {folder}: {}, {} compressed",
+        counted(survey.files, "file"),
+        wire::show_bytes(survey.bytes),
+        wire::show_bytes(code.packed_bytes)
+    )
+}
+
+/// A file of this call alone.
+///
+/// # Errors
+/// The state folder cannot be written.
+pub fn scratch(context: &Context, job: &JobId) -> Result<Scratch, Fault> {
+    let file = job_root::workstation(context)?.scratch_file(&format!("{job}.tar.zst"));
+    file.map(Scratch).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
+}
+
+/// Removes the packed workdir when the call ends, however it ends.
+pub struct Scratch(pub PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        wire::remove_scratch(&self.0);
+    }
+}
+
+pub fn submit_fault(error: &SubmitError) -> Fault {
+    let fault = match error {
+        SubmitError::Unsure { job, .. } => {
+            return Fault::from_error(ExitCode::UNREACHABLE, error)
+                .meaning(format!("whether job `{job}` was made is not known: if it was, it may be launched, and bill"))
+                .hint(format!("`lamp status {job}` shows whether it is there, `lamp cancel {job}` ends it"));
+        }
+        error if error.is_full() => Fault::from_error(ExitCode::UNREACHABLE, error)
+            .hint("the disk of the job root is full: free some space there, or name another place, `--job-root ~/lamp-jobs`"),
+        SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => job_root::silence(error),
+        SubmitError::Record(error) => job_root::record_fault(error),
+        SubmitError::Exists(_) | SubmitError::NoCode(_) => Fault::from_error(ExitCode::REFUSED, error),
+        SubmitError::Changed => Fault::from_error(ExitCode::REFUSED, error).hint("run it again"),
+    };
+    fault.meaning("no job was made: nothing was started, and nothing bills")
+}

@@ -1,0 +1,343 @@
+//! What a job would ship, and everything that is wrong with it: the step between a spec and a submitted job.
+//!
+//! `lamp check` prints it; `lamp run` and `lamp rehearse` call [`JobArgs::prepare`], which refuses on errors. What must
+//! never live here: the walk or the scan themselves (`wire` hands them in).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::cli::control::outputs;
+use crate::cli::output::printer::shell_word;
+use crate::cli::output::table::counted;
+use crate::cli::plan::saved_files;
+use crate::cli::rehearse::python_environment;
+use crate::cli::shell::flags::JobArgs;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::config::{self, Loaded};
+use crate::job::{Finding, Severity};
+use crate::jobdir::layout;
+use crate::market::Cloud;
+use crate::policy::schedule::schedule::Calendar;
+use crate::wire::{self, PackError, PackKind, Secret, Survey};
+
+/// A job without errors, and the files that ship with it.
+pub struct Prepared {
+    pub loaded: Loaded,
+    pub survey: Survey,
+}
+
+impl Prepared {
+    /// When its schedule is due next, if it has one.
+    pub fn next_run(&self, now: Timestamp) -> Option<Timestamp> {
+        Calendar::of(self.loaded.schedule.as_ref()?).ok()?.begins_after(now)
+    }
+
+    /// What goes to a machine of it.
+    pub fn ships(&self) -> String {
+        format!("ships {}, {}", counted(self.survey.files, "file"), wire::show_bytes(self.survey.bytes))
+    }
+}
+
+/// A job as far as it could be read.
+pub struct Examined {
+    pub loaded: Loaded,
+    /// What would ship; `None` where the file leaves open what that is.
+    pub survey: Option<Survey>,
+    /// All of them: of the spec, of the workdir, of secrets.
+    pub findings: Vec<Finding>,
+}
+
+impl JobArgs {
+    /// Reads the job and looks through its workdir; warnings go to stderr, errors are the fault.
+    ///
+    /// # Errors
+    /// The job has errors, or its workdir holds what must not ship.
+    pub fn prepare(&self, context: &Context) -> Result<Prepared, Fault> {
+        self.prepared(context, self.examine(context).map_err(unstarted)?)
+    }
+
+    /// The same, for what buys nothing: it asks for no limit.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn prepare_unbought(&self, context: &Context) -> Result<Prepared, Fault> {
+        let mut examined = self.examine(context).map_err(unstarted)?;
+        examined.findings.retain(|finding| !finding.is_of_no_limit());
+        self.prepared(context, examined)
+    }
+
+    fn prepared(&self, context: &Context, Examined { loaded, survey, findings }: Examined) -> Result<Prepared, Fault> {
+        let file = shown_file(&loaded, context);
+        self.say_which_file(context, &loaded);
+        let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();
+        if let (None, Some(survey)) = (errors.peek(), survey) {
+            context.printer.findings(Some(&file), &findings);
+            return Ok(Prepared { loaded, survey });
+        }
+        let in_words = findings.iter().any(|finding| finding.rule.is_some() && finding.file.is_none());
+        let only_secrets = errors.all(|finding| finding.rule.is_some());
+        let fault = if only_secrets {
+            let place = if in_words { "environment, setup or command" } else { "workdir" };
+            let what = format!("the {place} of `{file}` holds what looks like secrets");
+            Fault::new(ExitCode::REFUSED, what).hint("if they are meant to ship, acknowledge each with `--allow-secret PATH:RULE`")
+        } else {
+            Fault::new(ExitCode::FINDINGS, format!("`{file}` cannot run"))
+        };
+        Err(fault.meaning("nothing was started, and nothing bills").findings(file, findings))
+    }
+
+    /// A job file that nobody named: whether it was taken.
+    fn say_which_file(&self, context: &Context, loaded: &Loaded) {
+        let is_there = context.current_dir.join(config::JOB_FILE).is_file();
+        match (&self.file, &loaded.file) {
+            (None, Some(_)) => context.printer.note(format!("the job is `{}`", shown_file(loaded, context))),
+            (None, None) if is_there => {
+                let file = config::JOB_FILE;
+                context.printer.note(format!(
+                    "the job is the command line alone, without `{file}`; `lamp run {file} -- ...` runs the command with its settings"
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    /// The files of its workdir that would ship.
+    pub fn survey(&self, context: &Context, loaded: &Loaded) -> Survey {
+        let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
+        // What earlier runs brought home stays at home, and so does every job that is kept.
+        let kept = kept_in_workdir(context, &loaded.workdir);
+        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept).collect();
+        wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)
+    }
+
+    /// Everything that is to be known about the job before it is submitted.
+    ///
+    /// # Errors
+    /// The job file cannot be read, or the workdir cannot.
+    pub fn examine(&self, context: &Context) -> Result<Examined, Fault> {
+        let loaded = self.read(context)?;
+        if !is_workdir_known(&loaded) {
+            let mut findings = loaded.findings.clone();
+            // What the words themselves give away is told all the same.
+            findings.extend(secrets_in_words(&loaded, None));
+            return Ok(Examined { loaded, survey: None, findings });
+        }
+        let kept = kept_in_workdir(context, &loaded.workdir);
+        let survey = self.survey(context, &loaded);
+        let mut findings = loaded.findings.clone();
+        let setup = loaded.spec.setup.as_deref();
+        findings.extend(not_too_many(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept, setup))));
+        findings.extend(command_that_does_not_ship(&loaded, &survey));
+        findings.extend(saved_files::findings(&loaded));
+        findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
+        // A workdir that is far too large is not read as well: its findings say what to ignore first.
+        let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
+        findings.extend(secrets_in_words(&loaded, Some(&in_files)));
+        findings.extend(secrets_in_files(&loaded, in_files));
+        Ok(Examined { loaded, survey: Some(survey), findings })
+    }
+}
+
+/// Whoever asked for a machine is told that there is none.
+fn unstarted(mut fault: Fault) -> Fault {
+    fault.meaning.get_or_insert_with(|| "nothing was started, and nothing bills".to_owned());
+    fault
+}
+
+/// So many findings of a kind are told: a folder that is no workdir, `/` say, has tens of thousands.
+const OF_A_KIND: usize = 10;
+
+/// The first of each kind, with how many more there are. What they are about differs, and so does no cure.
+fn not_too_many(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    let mut kinds: BTreeMap<(Severity, Option<String>), Vec<Finding>> = BTreeMap::new();
+    for finding in findings {
+        kinds.entry((finding.severity, finding.hint.clone())).or_default().push(finding);
+    }
+    let few = kinds.into_values().flat_map(|mut kind| {
+        let more = kind.len().saturating_sub(OF_A_KIND);
+        kind.truncate(OF_A_KIND);
+        let last = kind.last().filter(|_| more > 0).map(|last| Finding { message: format!("and {more} more like these"), ..last.clone() });
+        kind.into_iter().chain(last)
+    });
+    few.collect()
+}
+
+/// The folders of the job root below the workdir. Shipped, each job would hold all those before it.
+fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
+    let folder = context.job_root.strip_prefix("file://").map(|folder| Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
+    match folder.as_deref().and_then(|folder| folder.strip_prefix(workdir).ok()) {
+        None => Vec::new(),
+        // The workdir itself is the job root: what it keeps there has names.
+        Some(below) if below.as_os_str().is_empty() => layout::SHIPPED.map(PathBuf::from).to_vec(),
+        Some(below) => vec![below.to_owned()],
+    }
+}
+
+/// A finding of the survey, in words of its own where it is about a folder of ours; `None`: that it stays at home surprises nobody.
+fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Option<Finding> {
+    let is_about = |folder: &Path| finding.message.starts_with(&format!("`{}` does not ship", folder.display()));
+    // The setup makes an environment of that name on each machine.
+    let names = |folder: &str| setup.is_some_and(|setup| setup.split(|c: char| c.is_whitespace() || "\"'/;&".contains(c)).any(|word| word == folder));
+    let is_made = python_environment::FOLDERS.iter().any(|folder| is_about(Path::new(folder)) && names(folder));
+    if is_about(Path::new(outputs::FOLDER)) || is_made {
+        return None;
+    }
+    let Some(folder) = kept.iter().find(|folder| is_about(folder)) else { return Some(finding.clone()) };
+    let message = format!("`{}` does not ship: jobs are kept there, and each would hold all those before it", folder.display());
+    let hint = "a job root elsewhere is out of the way: `--job-root ~/lamp-jobs`, LAMP_JOB_ROOT, or `job_root` in the configuration";
+    Some(Finding::warning("workdir", message).hint(hint))
+}
+
+/// Whether what ships is what was meant: an error in the words that say so would give a finding for each file of a wrong folder.
+fn is_workdir_known(loaded: &Loaded) -> bool {
+    const SAY_SO: [&str; 4] = ["workdir", "checkpoint", "secrets_allowed", "outputs"];
+    let errors = || loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let is_about = |finding: &Finding, word: &str| finding.path.starts_with(word) || finding.hint.as_deref().is_some_and(|hint| hint.contains(word));
+    loaded.workdir.is_dir() && !errors().any(|finding| SAY_SO.iter().any(|word| is_about(finding, word)))
+}
+
+pub fn shown_file(loaded: &Loaded, context: &Context) -> String {
+    loaded.file.as_deref().map_or_else(|| config::COMMAND_LINE.to_owned(), |path| config::shown(path, &context.current_dir))
+}
+
+fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {
+    let refused = found.into_iter().filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
+    refused
+        .map(|secret| {
+            let message = format!("looks like {} (rule {})", secret.what, secret.rule);
+            let hint =
+                format!("remove it, ignore the file in .lampignore, or allow it with `--allow-secret {}:{}`", shell_word(&secret.path), secret.rule);
+            let line = (secret.line > 0).then_some(secret.line);
+            Finding::error("", message).hint(hint).in_file(secret.path, secret.rule).at_line(line)
+        })
+        .collect()
+}
+
+/// The environment, `setup` and the command stand in the job directory as they are, for whoever may read the job root. `in_files`:
+/// `None`: nobody has looked, so that what is acknowledged in the job file itself is taken for acknowledged here.
+fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding> {
+    let spec = &loaded.spec;
+    let job_file = loaded.file.as_deref().and_then(|file| file.strip_prefix(&loaded.workdir).ok()).map(|file| file.to_string_lossy());
+    let env = spec.env.iter().map(|(name, value)| (format!("env.{name}"), format!("{name}={value}")));
+    let setup = spec.setup.iter().map(|setup| ("setup".to_owned(), setup.clone()));
+    let words = env.chain(setup).chain([("command".to_owned(), spec.command.display())]);
+    let found = words.flat_map(|(place, text)| wire::scan_words_for_secrets(&place, &text));
+    // What stands in a job file that ships is found, or acknowledged, there.
+    let is_in_job_file = |secret: &Secret| match (in_files, job_file.as_deref()) {
+        (Some(in_files), file) => in_files.iter().any(|other| other.rule == secret.rule && Some(other.path.as_str()) == file),
+        (None, Some(file)) => wire::is_secret_allowed(&Secret { path: file.to_owned(), ..*secret }, &loaded.secrets_allowed),
+        (None, None) => false,
+    };
+    let secrets: Vec<Secret> = found.filter(|secret| !is_in_job_file(secret)).collect();
+    let sounds = spec.env.iter().filter(|(name, value)| wire::sounds_secret(name, value));
+    let is_known = |path: &str| {
+        let by_name = Secret { path: path.to_owned(), line: 0, rule: "env-file", what: "" };
+        secrets.iter().any(|secret| secret.path == path) || wire::is_secret_allowed(&by_name, &loaded.secrets_allowed)
+    };
+    let doubtful: Vec<Finding> = sounds
+        .map(|(name, _)| format!("env.{name}"))
+        .filter(|path| !is_known(path))
+        .map(|path| {
+            let hint = format!(
+                "if it may stand there, say so with `--allow-secret {path}`; else name it in [secrets]: {} = \"env\"",
+                path.trim_start_matches("env.")
+            );
+            Finding::warning(&path, "sounds like a secret; it is kept as it is in the job directory").hint(hint)
+        })
+        .collect();
+    let refused = secrets.into_iter().filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
+    let refused = refused.map(|secret| {
+        let message = format!("looks like {} (rule {}), and would be kept as it is in the job directory", secret.what, secret.rule);
+        let hint = format!(
+            "name it in [secrets] with the place where it is read, as NAME = \"env\" or \"ssm:PARAMETER\", or allow it with `--allow-secret {}:{}`",
+            secret.path, secret.rule
+        );
+        Finding { rule: Some(secret.rule), ..Finding::error(&secret.path, message).hint(hint) }
+    });
+    refused.chain(doubtful).collect()
+}
+
+/// A job for a cloud that this program was built without is a good job, for another one.
+fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
+    if wire::is_built_for(cloud) {
+        return None;
+    }
+    let message = format!("is `{cloud}`, and this `lamp` was built without it: here `lamp run` refuses the job");
+    let hint = format!("build it with the feature `{cloud}` (it is there by default), or run it here with `--cloud local`");
+    Some(Finding::warning("machine.cloud", message).hint(hint))
+}
+
+/// The script or program is in the workdir, but an ignore file keeps it at home.
+fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Finding> {
+    let args = loaded.spec.command.plain_words();
+    let is_relative = |word: &&&str| !word.starts_with(['/', '-']) && !word.is_empty();
+    let named = args.iter().take(2).filter(is_relative).find(|word| loaded.workdir.join(word).is_file())?;
+    // That it is outside the workdir is a finding already.
+    if Path::new(named).components().any(|part| part == std::path::Component::ParentDir) {
+        return None;
+    }
+    let plain: PathBuf = Path::new(named).components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();
+    if survey.entries.iter().any(|entry| entry.path == plain && entry.kind != PackKind::Folder) {
+        return None;
+    }
+    if loaded.spec.setup.is_some() && config::is_made_by_setup(named) {
+        return None;
+    }
+    let message = format!("`{named}` is in the workdir but does not ship");
+    Some(match loaded.spec.setup {
+        Some(_) => Finding::warning("command", format!("{message}; `setup` has to bring it")),
+        None => Finding::error("command", message).hint(does_not_come(&loaded.workdir, named)),
+    })
+}
+
+fn does_not_come(workdir: &Path, named: &str) -> String {
+    let environment = named.split_once("/bin/").filter(|(folder, _)| workdir.join(folder).join("pyvenv.cfg").is_file());
+    match environment {
+        Some((folder, program)) => format!(
+            "a virtual environment stays where it is: here, activate it (`. {folder}/bin/activate`) and name `{program}` alone; \
+             elsewhere, a requirements.txt and `lamp init` make one on each machine"
+        ),
+        None => "an ignore file keeps it at home; add `!PATH` to .lampignore".to_owned(),
+    }
+}
+
+impl From<PackError> for Fault {
+    fn from(error: PackError) -> Self {
+        let fault = Fault::from_error(ExitCode::UNREACHABLE, &error).meaning("nothing was started, and nothing bills");
+        match error {
+            PackError::Changed { .. } => fault.hint("run it again when nothing writes to the workdir, or ignore the file in .lampignore"),
+            PackError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                fault.hint("the disk of the state folder is full: free some space, or keep the state elsewhere, XDG_STATE_HOME=/a/larger/disk")
+            }
+            PackError::Read { .. } => {
+                fault.hint("what cannot be read is named in .lampignore, or the workdir is another folder: `--workdir FOLDER`, `.` by default")
+            }
+            PackError::Write { .. } => fault,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_findings_of_a_kind_the_first_are_told_and_how_many_more_there_are() {
+        let links = (0..500).map(|n| Finding::warning("workdir", format!("`{n}` is a link")).hint("follow it"));
+        let large = Finding::error("workdir", "holds 9.8 GiB").hint("ignore some of it");
+        let told = not_too_many(links.chain([large.clone()]));
+        assert_eq!(told.len(), OF_A_KIND + 2);
+        assert_eq!(told[OF_A_KIND].message, "and 490 more like these");
+        assert_eq!(told.last(), Some(&large), "errors come last, where they are read");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_says_that_nothing_was_started_and_what_to_do() {
+        let error = PackError::Read { path: "proc/1/cwd".into(), source: std::io::ErrorKind::PermissionDenied.into() };
+        let fault = Fault::from(error);
+        assert_eq!(fault.meaning.as_deref(), Some("nothing was started, and nothing bills"));
+        assert!(fault.hint.as_deref().is_some_and(|hint| hint.contains("--workdir FOLDER") && hint.contains(".lampignore")));
+    }
+}

@@ -1,0 +1,88 @@
+//! `lamp completions`: what a shell needs to complete our verbs and flags, and the jobs.
+
+use clap::{Args as ClapArgs, CommandFactory};
+use clap_complete::Shell;
+
+use super::job_root;
+use crate::cli::{Cli, Context, ExitCode, Fault};
+use crate::jobdir;
+
+/// Print the completion script of a shell
+///
+/// For bash: `lamp completions bash > ~/.local/share/bash-completion/completions/lamp`
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[arg(value_enum, required_unless_present = "jobs")]
+    pub shell: Option<Shell>,
+
+    /// The ids of all jobs, a line each: what the scripts ask
+    #[arg(long, hide = true, conflicts_with = "shell")]
+    pub jobs: bool,
+}
+
+/// Verbs whose words are jobs, with the other names of each.
+const JOB_VERBS: [&str; 14] =
+    ["status", "ps", "logs", "ssh", "start", "stop", "cancel", "extend", "outputs", "receipt", "explain", "discard", "cost", "jobs"];
+
+/// The generated script of zsh marks an argument that is a job by these.
+const ZSH_JOB: [&str; 2] = [":job -- ", ":jobs -- "];
+
+/// Lists the ids of the jobs for the script; asked anew at each key press.
+const LISTS: &str = "lamp completions --jobs 2>/dev/null";
+
+/// The generated function answers first; a value of a flag stays its own.
+const BASH_JOBS: &str = r#"
+_lamp_jobs() {
+    _lamp "$@"
+    case "$2,$3" in
+        -*|*,-o|*,--output|*,--color|*,--job-root) return 0 ;;
+    esac
+    case "${COMP_WORDS[1]}" in
+        JOB_VERBS) COMPREPLY=( $(compgen -W "$(LISTS)" -- "$2") ) ;;
+    esac
+    return 0
+}
+complete -F _lamp_jobs -o bashdefault -o default lamp
+"#;
+
+/// # Errors
+/// With `--jobs`, when the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let Some(shell) = args.shell else {
+        let store = job_root::open_existing(context).await?;
+        let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| job_root::record_fault(&error.into()))?;
+        jobs.iter().for_each(|job| context.printer.line(job));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "lamp", &mut script);
+    let script = with_jobs(shell, &String::from_utf8_lossy(&script));
+    if context.is_machine_output() {
+        context.printer.json(&serde_json::json!({ "shell": shell.to_string(), "script": script }));
+    } else {
+        context.printer.bytes(script.as_bytes());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The script, completing the ids of jobs where a verb takes some. Shells that we do not know get what was generated.
+fn with_jobs(shell: Shell, script: &str) -> String {
+    match shell {
+        Shell::Bash => {
+            let text = format!("{script}{BASH_JOBS}");
+            text.replace("JOB_VERBS", &JOB_VERBS.join("|")).replace("LISTS", LISTS)
+        }
+        Shell::Fish => {
+            format!("{script}complete -c lamp -n \"__fish_seen_subcommand_from {}\" -f -a \"({LISTS})\"\n", JOB_VERBS.join(" "))
+        }
+        Shell::Zsh => {
+            let of_job = |line: &str| ZSH_JOB.iter().any(|start| line.contains(start));
+            let lines = script.lines().map(|line| if of_job(line) { line.replace(":_default'", ":_lamp_jobs'") } else { line.to_owned() });
+            let jobs = format!("_lamp_jobs() {{\n    local -a jobs\n    jobs=(${{(f)\"$({LISTS})\"}})\n    compadd -a jobs\n}}\n\n");
+            let script = lines.collect::<Vec<_>>().join("\n");
+            // The script calls itself at its end.
+            script.replacen("\n_lamp() {", &format!("\n{jobs}_lamp() {{"), 1) + "\n"
+        }
+        _ => script.to_owned(),
+    }
+}

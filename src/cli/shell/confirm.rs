@@ -1,0 +1,37 @@
+//! A word of the user before something is ended: on a terminal it is asked for, elsewhere only `--yes` is one.
+
+use std::io::IsTerminal as _;
+
+use super::ctrl_c;
+use crate::cli::{Context, ExitCode, Fault};
+
+/// `what` will be done: a sentence without its end.
+///
+/// # Errors
+/// Nobody was there to ask, or the answer is no.
+pub fn confirm(context: &Context, what: &str, yes: bool, meaning: &str) -> Result<(), Fault> {
+    if yes {
+        return Ok(());
+    }
+    let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning(meaning).hint("`--yes` says so beforehand");
+    if !can_ask(context) {
+        return Err(refused(format!("{what}, and nobody was there to ask")));
+    }
+    if says_yes(context, &format!("{what}; go on? [y/N]"), meaning)? { Ok(()) } else { Err(refused("not confirmed".into())) }
+}
+
+/// Whether a person sees a question and can answer it.
+pub fn can_ask(context: &Context) -> bool {
+    std::io::stdin().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet()
+}
+
+/// Asks it, where somebody can be asked.
+///
+/// # Errors
+/// The user left at the question.
+pub fn says_yes(context: &Context, question: &str, meaning: &str) -> Result<bool, Fault> {
+    let Some(answer) = ctrl_c::line_or_left(|| context.printer.note(question)) else {
+        return Err(ctrl_c::left_at_the_question(meaning));
+    };
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}

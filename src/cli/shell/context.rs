@@ -1,0 +1,132 @@
+//! What every verb gets: how to print, where jobs are, what the user configured.
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::args::{Format, Globals};
+use crate::cli::{ExitCode, Fault, Printer};
+use crate::config::{self, ConfigError, Environment, UserConfig};
+use crate::wire;
+
+/// Which errors of the user configuration keep a verb from nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgives {
+    Nothing,
+    /// Those of what new jobs get and may cost.
+    Terms,
+    /// And keys that nobody knows.
+    Keys,
+}
+
+/// What bills goes on billing: with a configuration that says nothing of where the jobs are there is a way all the same.
+fn all_the_same(error: ConfigError) -> Fault {
+    let is_wrong = matches!(error, ConfigError::Findings { .. });
+    let fault = Fault::from(error);
+    let way = "until it is mended, with LAMP_CONFIG=/dev/null nothing of it is read; LAMP_JOB_ROOT and LAMP_OWNER say where the jobs are, and whose";
+    if is_wrong { fault.meaning("nothing was changed; what runs goes on, and bills").hint(way) } else { fault }
+}
+
+pub struct Context {
+    pub printer: Arc<Printer>,
+    pub format: Format,
+    /// URL of the job root, `file:///...` or `s3://...`.
+    pub job_root: String,
+    /// Where that URL came from: `flag`, `environment`, `user config` or `default`.
+    pub job_root_origin: &'static str,
+    /// More of them, for the one verb that takes several.
+    pub more_job_roots: Vec<String>,
+    pub user: UserConfig,
+    /// What was read of the user configuration is not all of it: the rest has errors.
+    pub is_misread: bool,
+    pub environment: Environment,
+    pub current_dir: PathBuf,
+    pub clock: wire::Clock,
+    /// Made once: who we are to a cloud is asked once.
+    pub workstation: OnceCell<wire::Workstation>,
+}
+
+impl Context {
+    /// # Errors
+    /// The user configuration has errors, the job root is not a place, or the current folder is gone and somebody needs it.
+    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, forgives: Forgives, needs_no_folder: bool) -> Result<Self, Fault> {
+        let (user, is_misread) = if forgives != Forgives::Nothing {
+            let (user, wrong) = config::load_user_all_the_same(&environment, forgives == Forgives::Keys).map_err(all_the_same)?;
+            let is_misread = wrong.is_some();
+            // A slip in a cap must not stand between somebody and the machine that bills.
+            if let Some(wrong) = wrong {
+                let wrong = Fault::from(wrong);
+                if globals.output == Format::Text {
+                    printer.findings(wrong.file.as_deref(), &wrong.findings);
+                }
+                printer.warn("the configuration has errors; they do not matter here, but nothing is launched with it until they are mended");
+            }
+            (user, is_misread)
+        } else {
+            (config::load_user(&environment)?, false)
+        };
+        let current_dir = match environment.current_dir() {
+            // Of a verb that reads nothing there; what it names is then a whole path.
+            Err(_) if needs_no_folder => PathBuf::from("/"),
+            current_dir => current_dir.map_err(ConfigError::from)?,
+        };
+        let mut said = globals.job_root.iter();
+        let root = config::job_root(said.next().map(String::as_str), &environment, &user)?;
+        // Of several, nobody can tell which one a command is about.
+        if let [only] = globals.job_root.as_slice() {
+            printer.name_job_root(only);
+        }
+        let mut more_job_roots = Vec::new();
+        for said in said {
+            let url = config::job_root(Some(said), &environment, &user)?.url;
+            if url != root.url && !more_job_roots.contains(&url) {
+                more_job_roots.push(url);
+            }
+        }
+        Ok(Context {
+            printer,
+            format: globals.output,
+            job_root: root.url,
+            job_root_origin: root.origin,
+            more_job_roots,
+            user,
+            is_misread,
+            environment,
+            current_dir,
+            clock: wire::clock(),
+            workstation: OnceCell::new(),
+        })
+    }
+
+    /// Whether results go to a machine.
+    pub fn is_machine_output(&self) -> bool {
+        self.format != Format::Text
+    }
+}
+
+impl From<ConfigError> for Fault {
+    fn from(error: ConfigError) -> Self {
+        let hint = error.hint();
+        let code = match &error {
+            ConfigError::NotFound { .. } | ConfigError::NoJobFile { .. } => ExitCode::NOT_FOUND,
+            ConfigError::Findings { .. }
+            | ConfigError::JobRoot { .. }
+            | ConfigError::RelativeJobRoot { .. }
+            | ConfigError::BlankOwner
+            | ConfigError::NoHome
+            | ConfigError::Folder { .. }
+            | ConfigError::NoFile { .. }
+            | ConfigError::TooLarge { .. }
+            | ConfigError::Script { .. } => ExitCode::FINDINGS,
+            // It was read, and is no text.
+            ConfigError::Read { source, .. } if source.kind() == std::io::ErrorKind::InvalidData => ExitCode::FINDINGS,
+            ConfigError::Read { .. } | ConfigError::CurrentDir(_) => ExitCode::UNREACHABLE,
+        };
+        let mut fault = Fault::from_error(code, &error);
+        if let ConfigError::Findings { file, findings } = error {
+            fault = fault.findings(file, findings);
+        }
+        fault.hint = hint;
+        fault
+    }
+}

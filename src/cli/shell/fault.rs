@@ -1,0 +1,160 @@
+//! What a user sees when a verb cannot do its work: what happened, what it means, what to type next.
+//!
+//! ```text
+//! error: no offer fits job `llama-ft`: 8 x H100 is not sold in eu-south-1
+//! nothing was started, and nothing bills
+//! hint: add `us-east-2` to `regions`
+//! ```
+//!
+//! With `-o json` the same is one JSON object on stderr. What must never live here: the printing (that is `printer`).
+
+use std::error::Error;
+use std::ops::{Deref, DerefMut};
+
+use serde::Serialize;
+
+use crate::cli::ExitCode;
+use crate::job::Finding;
+use crate::wire;
+
+/// One failed command. A box, so that every `Result` of a verb stays small.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Fault(Box<Report>);
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// What happened, naming the thing and the act.
+    pub what: String,
+    /// The chain below it, outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<String>,
+    /// What it means for the job and the bill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What is wrong with a file that the user wrote, all of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// The file that the findings are about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Faults of the same call that stand beside this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Fault>,
+    #[serde(serialize_with = "as_number")]
+    pub code: ExitCode,
+}
+
+impl Fault {
+    pub fn new(code: ExitCode, what: impl Into<String>) -> Self {
+        Fault(Box::new(Report {
+            what: what.into(),
+            causes: Vec::new(),
+            meaning: None,
+            hint: None,
+            findings: Vec::new(),
+            file: None,
+            others: Vec::new(),
+            code,
+        }))
+    }
+
+    /// The error's own text is what happened; its sources are the causes.
+    pub fn from_error(code: ExitCode, error: &(dyn Error + 'static)) -> Self {
+        if let Some(nobody) = wire::NoCredentials::among(error) {
+            return Fault::new(code, nobody.to_string()).hint(&nobody.fix);
+        }
+        let mut fault = Fault::new(code, error.to_string());
+        fault.causes = error.source().map(wire::causes).unwrap_or_default();
+        fault
+    }
+
+    /// One more sentence of what it means.
+    #[must_use]
+    pub fn also(mut self, sentence: impl Into<String>) -> Self {
+        let sentence = sentence.into();
+        self.meaning = Some(self.meaning.take().map_or_else(|| sentence.clone(), |meaning| format!("{sentence}; {meaning}")));
+        self
+    }
+
+    /// The error and its sources stand below `what`.
+    #[must_use]
+    pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
+        self.causes.extend(wire::causes(error));
+        self
+    }
+
+    #[must_use]
+    pub fn meaning(mut self, meaning: impl Into<String>) -> Self {
+        self.meaning = Some(meaning.into());
+        self
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The hint where the error itself has brought none.
+    #[must_use]
+    pub fn or_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn findings(mut self, file: impl Into<String>, findings: Vec<Finding>) -> Self {
+        self.file = Some(file.into());
+        self.findings = findings;
+        self
+    }
+
+    /// What happened and why, where there is one line for it.
+    pub fn sentence(&self) -> String {
+        let causes = self.causes.iter().map(|cause| format!(": {cause}"));
+        std::iter::once(self.what.clone()).chain(causes).collect()
+    }
+}
+
+impl Deref for Fault {
+    type Target = Report;
+    fn deref(&self) -> &Report {
+        &self.0
+    }
+}
+
+impl DerefMut for Fault {
+    fn deref_mut(&mut self) -> &mut Report {
+        &mut self.0
+    }
+}
+
+fn as_number<S: serde::Serializer>(code: &ExitCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(code.number())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot open the store")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn the_whole_chain_is_kept_once() {
+        let error = Outer(std::io::Error::other("disk is on fire"));
+        let fault = Fault::new(ExitCode::UNREACHABLE, "cannot list jobs").because(&error);
+        assert_eq!(fault.causes, ["cannot open the store", "disk is on fire"]);
+        assert_eq!(Fault::from_error(ExitCode::UNREACHABLE, &error).causes, ["disk is on fire"]);
+    }
+
+    #[test]
+    fn json_has_the_code_as_a_number() {
+        let json = serde_json::to_value(Fault::new(ExitCode::NOT_FOUND, "no job `x`").hint("`lamp status`")).unwrap();
+        assert_eq!(json, serde_json::json!({"what": "no job `x`", "hint": "`lamp status`", "code": 101}));
+    }
+}

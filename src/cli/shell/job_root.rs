@@ -1,0 +1,417 @@
+//! The job root as the verbs see it: opening it, and finding a job by what the user types.
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt, TryStreamExt as _};
+
+use crate::cli::apply::caps_view;
+use crate::cli::output::printer::shell_word;
+use crate::cli::status::kept_machines;
+use crate::cli::status::missing_spec::SpecGone;
+use crate::cli::status::standalone_run::AloneRun;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::config::{AwsFile, closest};
+use crate::instance::OWNER_TAG;
+use crate::job::{JobId, Receipt, Spec};
+use crate::jobdir::{self, JobDir, JobDirError};
+use crate::wire::{self, AwsSettings, Store, Workstation};
+
+pub use super::job_root_errors::{one_job_only, record_fault, silence, unreached, wish_fault};
+
+/// What to type where there is no job yet.
+pub const FIRST_JOB: &str = "`lamp init` writes a job file for the script that is here, `lamp run` runs it; --job-root names another place";
+
+/// Opens the job root of this call, and makes it if it is not there.
+///
+/// # Errors
+/// When it cannot be used.
+pub async fn open(context: &Context) -> Result<Store, Fault> {
+    workstation(context)?.open_root(false).await.map_err(|error| open_fault(context, &error))
+}
+
+/// Opens it for a verb about jobs that are there: a folder that is not there has none, and is not made.
+///
+/// # Errors
+/// When it cannot be used.
+pub async fn open_existing(context: &Context) -> Result<Store, Fault> {
+    workstation(context)?.open_root(true).await.map_err(|error| open_fault(context, &error))
+}
+
+pub fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
+    Fault::from_error(ExitCode::UNREACHABLE, error)
+        .hint(format!("the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT", context.job_root_origin))
+}
+
+/// Where this controller stands.
+///
+/// # Errors
+/// When nothing says where the state folder is.
+pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
+    if let Some(known) = context.workstation.get() {
+        return Ok(known.clone());
+    }
+    let state = context
+        .environment
+        .state_dir()
+        .ok_or_else(|| Fault::new(ExitCode::UNREACHABLE, "nothing says where the state folder is").hint("set HOME, or XDG_STATE_HOME"))?;
+    let mut workstation = Workstation::new(
+        state,
+        &context.job_root,
+        &context.user.owner,
+        context.environment.user.as_deref(),
+        &context.user.notify.command,
+        aws_settings(context),
+    );
+    workstation.caps = Arc::new(caps_view::in_force(context));
+    workstation.agent_binary = context.environment.agent_binary.clone();
+    Ok(context.workstation.get_or_init(|| workstation).clone())
+}
+
+fn aws_settings(context: &Context) -> AwsSettings {
+    let said: AwsFile = context.user.aws.clone();
+    AwsSettings {
+        profile: said.profile,
+        regions: said.regions.unwrap_or_default(),
+        endpoint_url: said.endpoint_url,
+        box_endpoint_url: said.box_endpoint_url,
+        instance_profile: said.instance_profile,
+        security_group: said.security_group,
+        subnets: said.subnets.unwrap_or_default(),
+        key_name: said.key_name,
+        cache: context.environment.cache_dir(),
+    }
+}
+
+/// The job that the user means: its id, the beginning of one, its name (then the newest of that name), or, without a
+/// word, the newest of all.
+///
+/// # Errors
+/// When there is none, or several begin so.
+pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+    refuse_blank(text)?;
+    find_among(store, &listed(store).await?, text).await
+}
+
+/// As [`find`], but without a word a job that is under way comes before those that have ended.
+///
+/// # Errors
+/// As [`find`].
+pub async fn find_to_watch(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+    if text.is_some() {
+        return find(store, text).await;
+    }
+    let jobs = listed(store).await?;
+    let open = without_receipt(store, jobs.clone()).await;
+    find_among(store, if open.is_empty() { &jobs } else { &open }, None).await
+}
+
+/// A variable of a script that is not set is no wish for whichever job is there: every id begins with nothing.
+fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
+    match text {
+        Some(text) if text.trim().is_empty() => Err(Fault::new(ExitCode::USAGE, "the name of the job is empty")
+            .meaning("nothing was looked for, and nothing was changed")
+            .hint("is the variable set that was to hold it? `lamp status` lists the jobs")),
+        _ => Ok(()),
+    }
+}
+
+/// One job and no other: its id, the beginning of one, or a name that one job has. For what cannot be taken back.
+///
+/// # Errors
+/// As [`find`], and when several have that name.
+pub async fn find_only(store: &Store, text: &str) -> Result<JobDir, Fault> {
+    refuse_blank(Some(text))?;
+    let jobs = listed(store).await?;
+    match by_name(store, &jobs, text).await.as_slice() {
+        [] | [_] => find_among(store, &jobs, Some(text)).await,
+        several => {
+            let what = format!("have the name `{text}`");
+            Err(say_which(ExitCode::NOT_FOUND, &what, several.iter()).meaning("nothing was changed"))
+        }
+    }
+}
+
+async fn listed(store: &Store) -> Result<Vec<JobId>, Fault> {
+    jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))
+}
+
+async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result<JobDir, Fault> {
+    let dir = |job: &JobId| JobDir::new(Arc::clone(store), job.clone());
+    let Some(text) = text else {
+        return newest(store, jobs).await?.map(|job| dir(&job)).ok_or_else(|| no_jobs(store));
+    };
+    if let Some(job) = jobs.iter().find(|job| job.as_str() == text) {
+        return Ok(dir(job));
+    }
+    if let Some(job) = newest(store, &named(store, jobs, text).await).await? {
+        return Ok(dir(&job));
+    }
+    let begin_so: Vec<&JobId> = jobs.iter().filter(|job| job.as_str().starts_with(text)).collect();
+    match begin_so.as_slice() {
+        [job] => Ok(dir(job)),
+        [] => match of_schedule(store, text).await {
+            Some(fault) => Err(fault),
+            None => Err(not_found(store, text, jobs)),
+        },
+        several => Err(say_which(ExitCode::NOT_FOUND, &format!("begin with `{text}`"), several.iter().copied())),
+    }
+}
+
+/// The newest job of any of these names.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn newest_named(store: &Store, names: &[&str]) -> Result<Option<JobDir>, Fault> {
+    let jobs = listed(store).await?;
+    let mut meant = Vec::new();
+    for name in names {
+        meant.extend(named(store, &jobs, name).await);
+    }
+    Ok(newest(store, &meant).await?.map(|job| JobDir::new(Arc::clone(store), job)))
+}
+
+/// An id is the name and six letters or digits.
+fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
+    jobs.iter().filter(|job| job.as_str().rsplit_once('-').is_some_and(|(of, _)| of == name)).cloned().collect()
+}
+
+/// The same by what the user called it: an id has its capitals and blanks no longer, so that its spec has the word.
+async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
+    let slug = JobId::slug(name);
+    let alike = of_name(jobs, &slug);
+    if slug == name {
+        return alike;
+    }
+    let read = stream::iter(alike).map(|job| async move {
+        let spec = JobDir::new(Arc::clone(store), job.clone()).spec().await;
+        spec.ok().flatten().is_some_and(|spec| spec.spec.name == name).then_some(job)
+    });
+    read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
+}
+
+/// Jobs of this name, where it is no job's id: an id means that job and no other.
+async fn by_name(store: &Store, jobs: &[JobId], text: &str) -> Vec<JobId> {
+    if jobs.iter().any(|job| job.as_str() == text) { Vec::new() } else { named(store, jobs, text).await }
+}
+
+/// Jobs of this name that have not ended, as far as their records can be read.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
+    Ok(without_receipt(store, named(store, &listed(store).await?, name).await).await)
+}
+
+/// All jobs that have not ended, for a wish to end them; a fault for each of which nobody can read whether it has. One whose spec alone is
+/// gone is among them as long as its machine may run.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn all_under_way(store: &Store) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+    let read = stream::iter(listed(store).await?).map(|job| async move {
+        let dir = JobDir::new(Arc::clone(store), job);
+        match tokio::join!(dir.receipt(), dir.spec()) {
+            (Ok(Some(_)), _) => None,
+            (Ok(None), Ok(Some(spec))) => (!spec.is_alone()).then_some(Ok(dir)),
+            (Ok(None), Ok(None)) => match SpecGone::of(&dir).await {
+                Ok(gone) => gone.filter(SpecGone::may_run).map(|_| Ok(dir)),
+                Err(error) => Some(Err(record_fault(&error))),
+            },
+            (Err(error), _) | (_, Err(error)) => Some(Err(record_fault(&error))),
+        }
+    });
+    Ok(read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await)
+}
+
+/// All jobs but those that have certainly ended: one that this version cannot read may be open.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
+    let read = stream::iter(listed(store).await?).map(|job| async move {
+        let dir = JobDir::new(Arc::clone(store), job.clone());
+        let is_open = match (dir.receipt().await, dir.spec().await) {
+            (Err(error @ JobDirError::Store(_)), _) | (_, Err(error @ JobDirError::Store(_))) => return Err(record_fault(&error)),
+            (Ok(Some(_)), _) | (_, Ok(None)) => false,
+            (_, Ok(Some(spec))) => !spec.is_alone(),
+            // What nobody can read nobody can launch; a newer version can.
+            (_, Err(error)) => !error.is_damage(),
+        };
+        Ok(is_open.then_some(job))
+    });
+    let read: Vec<Option<JobId>> = read.buffered(READS_IN_FLIGHT).try_collect().await?;
+    Ok(read.into_iter().flatten().collect())
+}
+
+/// Whose the machines of a job are, by its newest plan that can be read, and without one by its spec; `None`: neither says it.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn owner_of(dir: &JobDir) -> Result<Option<String>, Fault> {
+    for attempt in dir.attempts().await.map_err(|error| record_fault(&error))?.into_iter().rev() {
+        match dir.plan(attempt).await {
+            Ok(Some(plan)) => return Ok(plan.tags.get(OWNER_TAG).cloned()),
+            Err(error @ JobDirError::Store(_)) => return Err(record_fault(&error)),
+            Ok(None) | Err(_) => {}
+        }
+    }
+    match dir.spec().await {
+        Err(error @ JobDirError::Store(_)) => Err(record_fault(&error)),
+        spec => Ok(spec.ok().flatten().and_then(|spec| spec.owner().map(str::to_owned))),
+    }
+}
+
+/// Receipts that are read at once.
+pub const READS_IN_FLIGHT: usize = 32;
+
+async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
+    let read = stream::iter(jobs).map(|job| async move {
+        let dir = JobDir::new(Arc::clone(store), job.clone());
+        let is_open = matches!(dir.receipt().await, Ok(None)) && matches!(dir.spec().await, Ok(Some(spec)) if !spec.is_alone());
+        is_open.then_some(job)
+    });
+    read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
+}
+
+/// The job that somebody wants to end or to change: as [`find`], but one that is under way comes before those that have ended,
+/// and of several nobody guesses which.
+///
+/// # Errors
+/// When there is none, or several are under way.
+pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+    refuse_blank(text)?;
+    under_way_among(store, &listed(store).await?, text).await
+}
+
+/// The same of each of these words, by one look at which jobs there are.
+///
+/// # Errors
+/// When the job root does not answer; of a word, as `stop` of one word.
+pub async fn each_under_way(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+    let jobs = listed(store).await?;
+    let mut found = Vec::new();
+    for word in words {
+        found.push(match refuse_blank(Some(word)) {
+            Ok(()) => under_way_among(store, &jobs, Some(word)).await,
+            Err(blank) => Err(blank),
+        });
+    }
+    Ok(found)
+}
+
+async fn under_way_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result<JobDir, Fault> {
+    let meant = match text {
+        Some(text) => by_name(store, jobs, text).await,
+        None => jobs.to_vec(),
+    };
+    match without_receipt(store, meant).await.as_slice() {
+        [] => find_among(store, jobs, text).await,
+        [only] => Ok(JobDir::new(Arc::clone(store), only.clone())),
+        several => {
+            let what = text.map_or_else(|| "are under way".to_owned(), |name| format!("of the name `{name}` are under way"));
+            Err(say_which(ExitCode::REFUSED, &what, several.iter()).meaning("nothing was changed"))
+        }
+    }
+}
+
+/// The job that a wish is for. Refuses one that has ended, and one that this version does not understand: no wish is left
+/// for those.
+///
+/// # Errors
+/// As said, and when the job root does not answer.
+pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
+    let fault = |error| record_fault(&error);
+    if let Some(ended) = dir.receipt().await.map_err(fault)? {
+        let kept = kept_machines::kept_of(dir, &ended).await.map_err(fault)?;
+        let refused = has_ended(dir, &ended);
+        return Err(match kept.as_slice() {
+            [] => refused.meaning("nothing of it runs, and nothing of it bills"),
+            _ => refused.meaning(format!("nothing of it runs; {}", kept_machines::sentence(dir.job().as_str(), &kept))),
+        });
+    }
+    spec_under_way(dir).await
+}
+
+pub fn has_ended(dir: &JobDir, ended: &Receipt) -> Fault {
+    Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.told()))
+}
+
+/// As [`must_be_under_way`], of a job that has no receipt, as the caller has just seen.
+///
+/// # Errors
+/// As there.
+pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
+    let fault = |error| record_fault(&error);
+    match dir.spec().await.map_err(fault)? {
+        Some(resolved) if resolved.is_alone() => {
+            if AloneRun::read(dir).await.map_err(fault)?.is_some_and(|run| run.has_ended()) {
+                return Err(Fault::new(ExitCode::REFUSED, format!("`{}` was a run of the agent alone, and has ended", dir.job()))
+                    .meaning("nothing was changed: such a run keeps no machine")
+                    .hint(format!("`lamp logs {}` prints what it said; `lamp-agent` on its machine runs it again", dir.job())));
+            }
+            Err(Fault::new(ExitCode::REFUSED, format!("`{}` is a run of the agent alone: it reads no wishes", dir.job()))
+                .meaning("nothing was changed")
+                .hint("Ctrl-C where it was started, or SIGTERM to its `lamp-agent`, ends it"))
+        }
+        Some(resolved) => Ok(resolved.spec),
+        None => {
+            if let Some(gone) = SpecGone::of(dir).await.map_err(fault)? {
+                return Err(gone.fault(dir));
+            }
+            // Its code is uploaded before its spec: for so long nobody can tell the one from the other.
+            Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` is being submitted just now, or never was to the end", dir.job()))
+                .meaning("nothing was asked of it; nothing of it runs or bills as long as that is so")
+                .hint("where `lamp run` is at it, ask again in a moment"))
+        }
+    }
+}
+
+/// So many names are read at a glance.
+const NAMED: usize = 12;
+
+/// So many jobs are meant by a word that should mean one.
+fn say_which<'a>(code: ExitCode, what: &str, jobs: impl ExactSizeIterator<Item = &'a JobId>) -> Fault {
+    let fault = Fault::new(code, format!("{} jobs {what}", jobs.len()));
+    let more = jobs.len().saturating_sub(NAMED);
+    let names: Vec<&str> = jobs.take(NAMED).map(JobId::as_str).collect();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more; `lamp status` lists all") };
+    fault.hint(format!("say which: {}{more}", names.join(", ")))
+}
+
+/// A schedule of that name without a run. An unreadable schedule counts as none.
+async fn of_schedule(store: &Store, text: &str) -> Option<Fault> {
+    let schedules = jobdir::schedules(store, None).await.ok()?;
+    let found = schedules.iter().find(|schedule| schedule.name() == text || format!("{}/{}", schedule.set(), schedule.name()) == text)?;
+    let (set, name) = (found.set(), found.name());
+    let fault = Fault::new(ExitCode::NOT_FOUND, format!("`{set}/{name}` is a schedule, and no job of it is there")).meaning("nothing was changed");
+    Some(fault.hint(format!("`lamp schedules` shows it; without its file in the folder, `lamp apply {} --prune` removes it", shell_word(set))))
+}
+
+fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
+    let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{text}` in {}", store.url()));
+    let names = jobs.iter().filter_map(|job| job.as_str().rsplit_once('-')).map(|(name, _)| name);
+    match closest(text, jobs.iter().map(JobId::as_str).chain(names)) {
+        Some(job) => fault.hint(format!("did you mean `{job}`?")),
+        // Whoever has the whole id has it from somewhere: its records may be gone, and its machine not.
+        None if text.parse::<JobId>().is_ok() => fault
+            .hint("`lamp status` lists the jobs; --job-root names another place; a machine of a job that nobody here knows is named by `lamp sweep`"),
+        None => fault.hint("`lamp status` lists the jobs; --job-root names another place"),
+    }
+}
+
+fn no_jobs(store: &Store) -> Fault {
+    Fault::new(ExitCode::NOT_FOUND, format!("no jobs in {}", store.url())).hint(FIRST_JOB)
+}
+
+async fn newest(store: &Store, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {
+    if let [only] = jobs {
+        return Ok(Some(only.clone()));
+    }
+    let mut newest = None;
+    for job in jobs {
+        // A folder without a spec is no job yet; a record of a newer version must not hide the others.
+        let Ok(Some(spec)) = JobDir::new(Arc::clone(store), job.clone()).spec().await else { continue };
+        newest = newest.max(Some((spec.created, job.clone())));
+    }
+    Ok(newest.map(|(_, job)| job))
+}

@@ -1,0 +1,329 @@
+//! From the words of the command line to the verb, and from the verb's end to the process's.
+//!
+//! No runtime is started for a verb that needs none: `lamp --help` answers in a few milliseconds. What must never live here:
+//! the work of a verb.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use super::context::Forgives;
+use super::ctrl_c::{gone_before, gone_before_a_set, unless_left_early};
+use super::slow_notice::{never_silent, of_cloud, of_root};
+use super::{completions, foreign_commands, logging, schema};
+use crate::cli::account::{doctor, iam, sweep};
+use crate::cli::apply::{apply, schedules};
+use crate::cli::control::{daemon, discard, extend, logs, outputs, ssh, stop};
+use crate::cli::init::init;
+use crate::cli::output::printer::shell_word;
+use crate::cli::plan::{check, plan};
+use crate::cli::prices::prices;
+use crate::cli::rehearse::rehearse;
+use crate::cli::run::{run, start};
+use crate::cli::simulate::replay_idle;
+use crate::cli::status::{explain, receipt, status};
+use crate::cli::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer};
+use crate::config::Environment;
+use crate::job::Wish;
+use crate::wire;
+
+/// Lights cloud GPU machines when there is work and puts them out when there is none
+#[derive(Clone, Debug, Parser)]
+#[command(name = "lamp", version, disable_help_subcommand = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    pub globals: Globals,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Verb {
+    Init(init::Args),
+    #[cfg(feature = "aws")]
+    Uninit(crate::cli::account::uninit_aws::Args),
+    Doctor(doctor::Args),
+    #[command(alias = "launch")]
+    Run(Box<run::Args>),
+    #[command(visible_alias = "ps", aliases = ["ls", "list", "queue", "jobs"])]
+    Status(status::Args),
+    Logs(logs::Args),
+    Ssh(ssh::Args),
+    Start(start::Args),
+    Stop(stop::Args),
+    /// End a job at once, without a checkpoint
+    Cancel(stop::Args),
+    Extend(extend::Args),
+    Outputs(outputs::Args),
+    #[command(aliases = ["cost", "cost-report"])]
+    Receipt(receipt::Args),
+    Explain(explain::Args),
+    Discard(discard::Args),
+    Plan(Box<plan::Args>),
+    #[command(aliases = ["gpus", "offer", "show-gpus"])]
+    Prices(Box<prices::Args>),
+    Rehearse(Box<rehearse::Args>),
+    Check(Box<check::Args>),
+    Daemon(daemon::Args),
+    Sweep(sweep::Args),
+    Apply(apply::Args),
+    Schedules(schedules::Args),
+    /// The agent of a machine, or of a command that runs alone: `lamp agent --help`
+    Agent,
+    Iam(iam::Args),
+    Completions(completions::Args),
+    Replay(replay_idle::Args),
+    Simulate(Box<crate::cli::simulate::simulate::Args>),
+    #[command(hide = true)]
+    Schema(schema::Args),
+}
+
+impl Verb {
+    /// Who launches nothing goes on with a configuration that has errors where they do not matter. What a sweep takes for an orphan
+    /// depends on where the jobs are, so it forgives less.
+    fn forgives(&self) -> Forgives {
+        match self {
+            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Completions(_) => {
+                Forgives::Keys
+            }
+            Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Prices(_) | Verb::Schedules(_) => Forgives::Keys,
+            Verb::Doctor(args) if !args.prove => Forgives::Keys,
+            Verb::Sweep(_) => Forgives::Terms,
+            _ => Forgives::Nothing,
+        }
+    }
+
+    /// Whether it reads nothing of the current folder: what bills is stopped from anywhere, also from a folder that was removed.
+    fn needs_no_folder(&self) -> bool {
+        let ends = matches!(self, Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Sweep(_));
+        ends || matches!(self, Verb::Status(_) | Verb::Logs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Doctor(_) | Verb::Schedules(_))
+    }
+}
+
+/// Parses the command line, runs the verb, and turns its end into the process's.
+pub fn main() -> std::process::ExitCode {
+    let words = with_help(with_csv(std::env::args_os().collect()));
+    // The agent has its own, leaner words: on the GPU machine there is no clap.
+    if words.get(1).is_some_and(|verb| verb == "agent") {
+        return wire::agent::main(words.into_iter().skip(2).collect(), &["agent"]);
+    }
+    let environment = Environment::read();
+    #[cfg(feature = "aws")]
+    if let (1, Some(api)) = (words.len(), &environment.lambda_api) {
+        return as_a_function(api, &environment).into();
+    }
+    let cli = match Cli::try_parse_from(&words).and_then(|cli| nothing_after_dashes(&cli.verb, &words).map_or(Ok(cli), Err)) {
+        Ok(cli) => cli,
+        Err(error) => return end_of_parsing(&error, &words, &environment).into(),
+    };
+    let globals = &cli.globals;
+    let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
+    let in_our_voice = globals.verbose == 0 && globals.output == Format::Text && !matches!(cli.verb, Verb::Daemon(_));
+    // A daemon that says nothing of what it does is not told from one that does nothing.
+    let tells = u8::from(matches!(cli.verb, Verb::Daemon(_)) && !globals.quiet);
+    logging::print(globals.verbose.max(tells), printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
+    let context = Context::new(globals, environment, Arc::clone(&printer), cli.verb.forgives(), cli.verb.needs_no_folder());
+    let end = context.and_then(|context| dispatch(&cli.verb, &context));
+    let code = end.unwrap_or_else(|fault| {
+        printer.fault(&fault);
+        fault.code
+    });
+    unless_unwritten(code, &printer).into()
+}
+
+/// Success is not said of output that nobody can read.
+fn unless_unwritten(code: ExitCode, printer: &Printer) -> ExitCode {
+    let Some(fault) = printer.unwritten() else { return code };
+    printer.fault(&fault);
+    if code == ExitCode::SUCCESS { fault.code } else { code }
+}
+
+/// AWS Lambda starts a function's program without a word, and says where it is to be asked what to do.
+#[cfg(feature = "aws")]
+fn as_a_function(api: &str, environment: &Environment) -> ExitCode {
+    let printer = Printer::new(Format::Text, false, ColorChoice::Never, true);
+    logging::print(1, false, None);
+    crate::cli::account::lambda_entry::run(api, environment).unwrap_or_else(|fault| {
+        printer.fault(&fault);
+        fault.code
+    })
+}
+
+fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
+    if !matches!(verb, Verb::Daemon(_)) && !context.more_job_roots.is_empty() {
+        return Err(Fault::new(ExitCode::USAGE, "--job-root was given more than once, and only `lamp daemon` takes several"));
+    }
+    match verb {
+        #[cfg(feature = "aws")]
+        Verb::Init(init::Args { what: Some(init::What::Aws(args)), .. }) => block_on(crate::cli::account::init_aws::run(args, context)),
+        Verb::Init(args) => init::run(args, context),
+        #[cfg(feature = "aws")]
+        Verb::Uninit(args) => block_on(crate::cli::account::uninit_aws::run(args, context)),
+        Verb::Doctor(args) => block_on(doctor::run(args, context)),
+        Verb::Iam(args) => iam::run(args, context),
+        Verb::Run(args) => block_on(unless_left_early(context, gone_before, run::run(args, context))),
+        Verb::Status(args) if args.watch => block_on(crate::cli::status::watch::run(args, context)),
+        Verb::Status(args) => block_on(never_silent(context, of_root(context), status::run(args, context))),
+        Verb::Logs(args) => block_on(logs::run(args, context)),
+        Verb::Ssh(args) => block_on(ssh::run(args, context)),
+        Verb::Start(args) => block_on(unless_left_early(context, gone_before, start::run(args, context))),
+        Verb::Stop(args) => end_job(args, Wish::Stop, context),
+        Verb::Cancel(args) => end_job(args, Wish::Cancel, context),
+        Verb::Extend(args) => block_on(never_silent(context, of_root(context), extend::run(args, context))),
+        Verb::Explain(args) => block_on(never_silent(context, of_root(context), explain::run(args, context))),
+        Verb::Discard(args) => block_on(discard::run(args, context)),
+        Verb::Outputs(args) => block_on(never_silent(context, of_root(context), outputs::run(args, context))),
+        Verb::Receipt(args) => block_on(never_silent(context, of_root(context), receipt::run(args, context))),
+        Verb::Plan(args) => block_on(plan::run(args, context)),
+        Verb::Prices(args) => block_on(prices::run(args, context)),
+        Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
+        Verb::Daemon(args) => block_on(daemon::run(args, context)),
+        Verb::Apply(args) => block_on(unless_left_early(context, gone_before_a_set, apply::run(args, context))),
+        Verb::Schedules(args) => block_on(never_silent(context, of_root(context), schedules::run(args, context))),
+        Verb::Sweep(args) => block_on(never_silent(context, of_cloud(context), sweep::run(args, context))),
+        // Its words are taken before clap sees them, unless a flag of ours stands before them.
+        Verb::Agent => {
+            Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags").hint("write `lamp agent ...`, with its own flags after it"))
+        }
+        Verb::Check(args) => check::run(args, context),
+        Verb::Completions(args) => block_on(completions::run(args, context)),
+        Verb::Replay(args) => replay_idle::run(args, context),
+        Verb::Simulate(args) => block_on(crate::cli::simulate::simulate::run(args, context)),
+        Verb::Schema(args) => schema::run(args, context),
+    }
+}
+
+fn end_job(args: &stop::Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
+    let verb = stop::run(args, wish, context);
+    // Whoever waits for the end of a job has asked for the silence.
+    if args.wait { block_on(verb) } else { block_on(never_silent(context, of_cloud(context), verb)) }
+}
+
+/// Runs an async verb to its end on this thread.
+pub(crate) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start the runtime").because(&error))?.block_on(verb)
+}
+
+/// Help and version are data; anything else is a mistake on the command line, in the voice and format of all faults.
+fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environment) -> ExitCode {
+    let format = format_of(words);
+    if let Some(fault) = word_of_others(error, words) {
+        Printer::new(format, false, ColorChoice::Never, environment.no_color).fault(&fault);
+        return fault.code;
+    }
+    if !error.use_stderr() || format == Format::Text {
+        let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
+        if let Err(unwritten) = error.print() {
+            printer.note_unwritten(&unwritten);
+        }
+        if let Some(hint) = forgotten_dashes(error, words).or_else(|| forgotten_sum(error)) {
+            printer.hint(hint);
+        }
+        return if error.use_stderr() { ExitCode::USAGE } else { unless_unwritten(ExitCode::SUCCESS, &printer) };
+    }
+    let what = what_of(&error.to_string());
+    let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
+    let hint = forgotten_dashes(error, words)
+        .or_else(|| forgotten_sum(error))
+        .unwrap_or_else(|| "`lamp --help` lists the verbs, `lamp VERB --help` its flags".to_owned());
+    printer.fault(&Fault::new(ExitCode::USAGE, what).hint(hint));
+    ExitCode::USAGE
+}
+
+/// The sentence of clap's with the lines that it introduces: the names of what is missing stand there.
+fn what_of(text: &str) -> String {
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
+    let named: Vec<&str> = lines.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
+    if named.is_empty() { first.to_owned() } else { format!("{first} {}", named.join(", ")) }
+}
+
+/// `lamp prices --buy`: what only the user knows.
+fn forgotten_sum(error: &clap::Error) -> Option<String> {
+    let is_buy = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(name)) if name.starts_with("--buy "));
+    let is_missing = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
+    let line =
+        "`--buy` needs what such a machine costs in a shop, in dollars: `lamp prices --gpu A10G --buy 10000` says after how many months it pays";
+    (is_buy && is_missing).then(|| line.to_owned())
+}
+
+/// `lamp run -- $COMMAND`, and the variable is empty: another job than the one that was meant would run, for its whole length.
+fn nothing_after_dashes(verb: &Verb, words: &[OsString]) -> Option<clap::Error> {
+    let takes_a_command = matches!(verb, Verb::Run(_) | Verb::Plan(_) | Verb::Check(_) | Verb::Rehearse(_));
+    let is_empty = takes_a_command && words.last().is_some_and(|word| word == "--");
+    is_empty.then(|| Cli::command().error(ErrorKind::MissingRequiredArgument, "nothing stands after `--`, where the command of the job belongs"))
+}
+
+/// `lamp help`, `lamp help run`, `lamp version`: as most programs have it.
+fn with_help(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.len() == 2 && words[1] == "version" {
+        words[1] = "--version".into();
+    }
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.truncate(2);
+        words.push("--help".into());
+    }
+    words
+}
+
+/// `lamp down JOB`: a verb of another tool, answered with ours.
+fn word_of_others(error: &clap::Error, words: &[OsString]) -> Option<Fault> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    let at = words.iter().position(|other| other == word)?;
+    let hint = foreign_commands::meant(word, &words[at + 1..])?;
+    Some(Fault::new(ExitCode::USAGE, format!("`{word}` is not a command of lamp")).hint(hint))
+}
+
+/// `lamp run python train.py`: the command of the user's where a job file belongs.
+fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    let at = words.iter().position(|word| ["run", "plan", "check", "rehearse"].contains(word))?;
+    let verb = words[at];
+    let first = at + 1 + words[at + 1..].iter().position(|word| !word.starts_with('-'))?;
+    // What follows a flag that nobody knows may be its value.
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(unknown)) => words.iter().position(|word| word == unknown),
+        _ => None,
+    };
+    if unknown.is_some_and(|unknown| unknown < first) {
+        return None;
+    }
+    let is_command = !words[first].contains('/') && !words[first].ends_with(".toml") && !words[first].ends_with(".json");
+    let is_forgotten = error.kind() == ErrorKind::UnknownArgument && is_command && !words.contains(&"--") && words.len() > first + 1;
+    is_forgotten.then(|| {
+        format!(
+            "a command stands after two dashes: `lamp {verb} -- {}`",
+            words[first..].iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+        )
+    })
+}
+
+/// `-o csv` is a format of `prices` alone, whose rows are all alike: elsewhere clap says what there is.
+fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
+    if !words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "prices") {
+        return words;
+    }
+    let mut rest = words.into_iter().peekable();
+    let (mut taken, mut is_csv) = (Vec::new(), false);
+    while let Some(word) = rest.next() {
+        let is_whole = ["-ocsv", "-o=csv", "--output=csv"].iter().any(|whole| word == *whole);
+        let is_first = (word == "-o" || word == "--output") && rest.next_if(|next| next == "csv").is_some();
+        if is_whole || is_first { is_csv = true } else { taken.push(word) }
+    }
+    // A flag of the verb, so it stands after it.
+    taken.extend(is_csv.then(|| OsString::from("--csv")));
+    taken
+}
+
+/// The format that was asked for, read without clap because clap has just failed.
+fn format_of(words: &[OsString]) -> Format {
+    let words: Vec<_> = words.iter().map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let json = words.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json" | "jsonl"]))
+        || words.iter().any(|word| matches!(*word, "-ojson" | "-ojsonl" | "-o=json" | "-o=jsonl" | "--output=json" | "--output=jsonl"));
+    if json { Format::Json } else { Format::Text }
+}

@@ -1,0 +1,261 @@
+//! `lamp replay idle FILE`: the idle and stall rules over a recorded series, each change of verdict with its numbers.
+//! `lamp replay market` is in `replay_market`.
+//!
+//! The rules are the shipped ones; only the clock is the recording's. What must never live here: a rule.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::replay_market;
+use crate::cli::{Context, ExitCode, Fault, Format};
+use crate::instance::{Rates, Reading};
+use crate::job::{IdleSpec, RECORD_FORMAT, StallSpec};
+use crate::market::Span;
+use crate::policy::{IdleWatch, StallWatch, Standing, WatchAction, WatchVerdict};
+use crate::wire::{SeriesError, read_series};
+
+/// Run a rule over a recording
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    pub rule: Rule,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Rule {
+    Idle(IdleArgs),
+    Market(replay_market::Args),
+}
+
+/// The idle and stall rules over recorded samples: each change of verdict with its numbers
+#[derive(Clone, Debug, ClapArgs)]
+pub struct IdleArgs {
+    /// A CSV with the columns `t_seconds` and `gpu_util_pct` (also gpu_index, gpu_mem_used_mib, cpu_util_pct), or recorded
+    /// samples as JSON lines, also `.zst`; several are read one after the other
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A second CSV for the same time: proc_cpu_pct, disk_*_mb_cum, net_*_mb_cum, gpu_power_w_total
+    #[arg(long, value_name = "CSV")]
+    pub host: Option<PathBuf>,
+    /// The GPUs that count [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "INDICES")]
+    pub gpus: Vec<u32>,
+    /// The least quiet time that counts as idle [default: 5m]
+    #[arg(long, value_name = "SPAN")]
+    pub window: Option<Span>,
+    /// No verdict before this time unless the work was seen to begin [default: 15m]
+    #[arg(long, value_name = "SPAN")]
+    pub grace: Option<Span>,
+    /// GPU utilisation up to this is quiet, percent [default: 1]
+    #[arg(long, value_name = "PERCENT")]
+    pub gpu_percent: Option<f64>,
+    /// CPU of the workload up to this is quiet, percent of one core [default: 5]
+    #[arg(long, value_name = "PERCENT")]
+    pub cpu_percent: Option<f64>,
+    /// The least time without progress that counts as stalled [default: 20m]
+    #[arg(long, value_name = "SPAN")]
+    pub stall_window: Option<Span>,
+}
+
+/// One change of verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub t_secs: f64,
+    /// `idle` or `stall`.
+    pub rule: &'static str,
+    pub verdict: WatchVerdict,
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replayed {
+    pub samples: usize,
+    /// From the first to the last sample.
+    pub secs: f64,
+    /// Whether there was anything for the stall rule to judge.
+    pub stall_judged: bool,
+    pub changes: Vec<Change>,
+    /// How it stood at the end.
+    pub last: WatchVerdict,
+}
+
+/// # Errors
+/// A recording cannot be read, or a line of it is broken.
+pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    match &args.rule {
+        Rule::Idle(args) => run_idle(args, context),
+        Rule::Market(args) => replay_market::run(args, context),
+    }
+}
+
+fn run_idle(args: &IdleArgs, context: &Context) -> Result<ExitCode, Fault> {
+    let gpus = (!args.gpus.is_empty()).then_some(args.gpus.as_slice());
+    let series = read_series(&args.files, args.host.as_deref(), gpus)?;
+    let replayed = replay_idle(&series, &args.idle_spec(), &args.stall_spec());
+    match context.format {
+        Format::Text => replayed.lines().iter().for_each(|line| context.printer.line(line)),
+        Format::Json => context.printer.json(&replayed.to_json()),
+        Format::Jsonl => replayed.changes.iter().for_each(|change| context.printer.json(&change.to_json())),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl From<SeriesError> for Fault {
+    fn from(error: SeriesError) -> Self {
+        match &error {
+            SeriesError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Fault::from_error(ExitCode::NOT_FOUND, &error),
+            SeriesError::File { .. } => Fault::from_error(ExitCode::UNREACHABLE, &error),
+            SeriesError::Line { .. } | SeriesError::Empty { .. } => {
+                Fault::from_error(ExitCode::FINDINGS, &error).hint("`lamp replay idle --help` says what a recording looks like")
+            }
+        }
+    }
+}
+
+/// Runs both rules over a series. A restart that the stall rule asks for does not happen in a recording, so its ladder
+/// stays on that rung until there is progress.
+pub fn replay_idle(series: &[Rates], idle: &IdleSpec, stall: &StallSpec) -> Replayed {
+    let (mut idle_watch, mut stall_watch) = (IdleWatch::new(idle), StallWatch::new(stall));
+    let stall_judged = series.iter().any(has_marks);
+    let mut changes: Vec<Change> = Vec::new();
+    let mut last = WatchVerdict::new(Standing::Starting, WatchAction::None, "no samples");
+    for rates in series {
+        let of_idle = idle_watch.step(rates);
+        // In the order of `policy::watch::supervise`: the rungs that only tell stand below an idle verdict.
+        let stands = |verdict: &WatchVerdict| {
+            verdict.standing == Standing::Stalled && (verdict.action >= WatchAction::Restart || of_idle.standing != Standing::Idle)
+        };
+        let of_stall = stall_judged.then(|| stall_watch.step(rates, 0)).filter(stands);
+        let (rule, verdict) = match of_stall {
+            Some(verdict) => ("stall", verdict),
+            None => ("idle", of_idle),
+        };
+        let known = |change: &Change| (change.rule, change.verdict.standing, change.verdict.action) == (rule, verdict.standing, verdict.action);
+        if !changes.last().is_some_and(known) {
+            changes.push(Change { t_secs: rates.t_secs, rule, verdict: verdict.clone() });
+        }
+        last = verdict;
+    }
+    let secs = series.first().zip(series.last()).map_or(0.0, |(first, last)| last.t_secs - first.t_secs);
+    Replayed { samples: series.len(), secs, stall_judged, changes, last }
+}
+
+fn has_marks(rates: &Rates) -> bool {
+    rates.step.is_some() || [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks].iter().any(|reading| **reading != Reading::Absent)
+}
+
+impl IdleArgs {
+    fn idle_spec(&self) -> IdleSpec {
+        let default = IdleSpec::default();
+        IdleSpec {
+            window: self.window.or(default.window),
+            gpu_percent: self.gpu_percent.unwrap_or(default.gpu_percent),
+            cpu_percent: self.cpu_percent.unwrap_or(default.cpu_percent),
+            io_bytes_per_sec: default.io_bytes_per_sec,
+            grace: self.grace.unwrap_or(default.grace),
+        }
+    }
+
+    fn stall_spec(&self) -> StallSpec {
+        let default = StallSpec::default();
+        StallSpec { window: self.stall_window.or(default.window), ..default }
+    }
+}
+
+impl Change {
+    /// The stable form: one flat object, numbers beside the words.
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::from_iter([
+            ("t_seconds".to_owned(), json!(self.t_secs)),
+            ("verdict".to_owned(), word(self.verdict.standing)),
+            ("action".to_owned(), json!(action_word(self.verdict.action))),
+            ("rule".to_owned(), json!(self.rule)),
+            ("reason".to_owned(), json!(self.verdict.text)),
+        ]);
+        object.extend(self.verdict.numbers.iter().map(|(name, number)| ((*name).to_owned(), json!(number))));
+        Value::Object(object)
+    }
+
+    fn line(&self) -> String {
+        let WatchVerdict { standing, action, text, .. } = &self.verdict;
+        let action = if *action == WatchAction::None { String::new() } else { word(action).as_str().unwrap_or_default().to_owned() };
+        format!("{:>9}  {:<9} {action:<8} {text}", clock(self.t_secs), standing.word())
+    }
+}
+
+impl Replayed {
+    /// The first moment at which a rule would have ended the job.
+    pub fn first_stop(&self) -> Option<&Change> {
+        self.changes.iter().find(|change| change.verdict.action == WatchAction::Stop)
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "format": RECORD_FORMAT,
+            "samples": self.samples,
+            "seconds": self.secs,
+            "stall_judged": self.stall_judged,
+            "first_stop": self.first_stop().map(Change::to_json),
+            "changes": self.changes.iter().map(Change::to_json).collect::<Vec<_>>(),
+            "last": { "verdict": word(self.last.standing), "action": action_word(self.last.action), "reason": self.last.text },
+        })
+    }
+
+    /// What people see: a line for each change, then the sum of it.
+    fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.changes.iter().map(Change::line).collect();
+        let stop = match self.first_stop() {
+            Some(change) => format!("the {} rule would have ended it at {}", change.rule, clock(change.t_secs)),
+            None => "no rule would have ended it".to_owned(),
+        };
+        let stall = if self.stall_judged { "" } else { " (no marks of progress recorded: stalls were not judged)" };
+        lines.push(format!("{} samples over {}: {stop}{stall}", self.samples, clock(self.secs)));
+        lines.push(format!("at the end {}: {}", self.last.standing, self.last.text));
+        lines
+    }
+}
+
+/// The four words that other programs know. To write down where a job hangs is a rung that only tells.
+fn action_word(action: WatchAction) -> &'static str {
+    match action {
+        WatchAction::None => "none",
+        WatchAction::Notify | WatchAction::Stacks => "notify",
+        WatchAction::Restart => "restart",
+        WatchAction::Stop => "stop",
+    }
+}
+
+fn word(value: impl Serialize) -> Value {
+    serde_json::to_value(value).expect("a plain enum has a word")
+}
+
+/// Hours, minutes and seconds since the series began.
+fn clock(secs: f64) -> String {
+    let secs = secs.max(0.0).round() as u64;
+    format!("{}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hung_job_is_told_in_the_four_words_that_other_programs_know() {
+        let hung = |minute: i32| Rates {
+            t_secs: f64::from(minute * 60),
+            interval_secs: 60.0,
+            gpu_percent: Reading::Known(100.0),
+            progress_marks: Reading::Known(f64::from(u8::from(minute < 60))),
+            ..Rates::default()
+        };
+        let series: Vec<Rates> = (0..120).map(hung).collect();
+        let replayed = replay_idle(&series, &IdleSpec::default(), &StallSpec::default());
+        assert!(replayed.stall_judged && replayed.changes.iter().any(|change| change.verdict.action == WatchAction::Stacks), "{replayed:?}");
+        let told: Vec<Value> = replayed.changes.iter().map(Change::to_json).filter(|change| change["verdict"] == "stalled").collect();
+        let actions: Vec<&str> = told.iter().filter_map(|change| change["action"].as_str()).collect();
+        assert_eq!(actions, ["notify", "notify", "restart"], "{told:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! A job whose spec is gone while an attempt of it is recorded: somebody has deleted its records, and its machine knows nothing of
+//! that.
+//!
+//! Its agent holds the spec in memory, writes its heartbeat anew and still reads the wishes, so that `lamp stop` ends it. Nobody
+//! relaunches or settles it, and a sweep leaves it alone before its hard cap: of a job that is not in this job root another one may know.
+//! Where its agent is silent, a person ends its machine by name (`stray`).
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::status::local_time;
+use crate::cli::shell::confirm::confirm;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::job::{AttemptNo, Plan, Wish};
+use crate::jobdir::{JobDir, JobDirError, unless_damaged};
+
+/// What is left of its records, by its newest attempt.
+pub struct SpecGone {
+    attempt: AttemptNo,
+    /// When its agent was last heard.
+    heard: Option<Timestamp>,
+    plan: Option<Plan>,
+    is_over: bool,
+}
+
+impl SpecGone {
+    /// Of a job that has neither spec nor receipt, as the caller has just seen; `None`: it has no attempt, and never had one.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn of(dir: &JobDir) -> Result<Option<SpecGone>, JobDirError> {
+        let Some(attempt) = dir.attempts().await?.pop() else { return Ok(None) };
+        let (plan, status) = tokio::join!(dir.plan(attempt), dir.status(attempt));
+        let (settled, outcome) = tokio::join!(dir.settled(attempt), dir.outcome(attempt));
+        let is_over = unless_damaged(settled)?.is_some() || unless_damaged(outcome)?.is_some();
+        Ok(Some(SpecGone { attempt, heard: unless_damaged(status)?.map(|status| status.at), plan: unless_damaged(plan)?, is_over }))
+    }
+
+    /// What is known, as a sentence without its end.
+    pub fn what(&self, dir: &JobDir) -> String {
+        let sign = match (self.heard, &self.plan) {
+            (Some(at), _) => format!("its machine last reported at {}", local_time(at)),
+            (None, Some(plan)) => format!("{} in {} was planned for it", plan.offer.instance_type, plan.offer.zone),
+            (None, None) => "an attempt of it is recorded".to_owned(),
+        };
+        format!("the spec of job `{}` is gone, and {sign} (attempt {})", dir.job(), self.attempt.number())
+    }
+
+    pub fn meaning(&self) -> String {
+        if self.is_over {
+            return "that attempt is over; nobody relaunches it, and nobody writes its receipt".to_owned();
+        }
+        let cap = self.plan.as_ref().and_then(|plan| plan.kill_at);
+        let limits =
+            cap.map_or_else(|| "its own limits end it".to_owned(), |at| format!("its own limits end it, at {} at the latest", local_time(at)));
+        format!("its machine may run and bill until {limits}; nobody relaunches it, and nobody writes its receipt")
+    }
+
+    /// Whether its attempt is not seen to be over.
+    pub fn may_run(&self) -> bool {
+        !self.is_over
+    }
+
+    pub fn hint(&self, dir: &JobDir) -> Option<String> {
+        let hint = || {
+            format!(
+                "`lamp stop {0}` asks its agent, which still reads that; where that does not help, `lamp sweep` names its machine, and how to end it",
+                dir.job()
+            )
+        };
+        (!self.is_over).then(hint)
+    }
+
+    pub fn fault(&self, dir: &JobDir) -> Fault {
+        let fault = Fault::new(ExitCode::NOT_FOUND, self.what(dir)).meaning(self.meaning());
+        if let Some(hint) = self.hint(dir) { fault.hint(hint) } else { fault }
+    }
+}
+
+/// `lamp stop` and `lamp cancel` of such a job; `None`: it is none.
+///
+/// # Errors
+/// Its attempt is over, nobody said yes to the end of another owner's machine, or the job root does not answer.
+pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool, bool)) -> Result<Option<(ExitCode, Value)>, Fault> {
+    let fault = |error| job_root::record_fault(&error);
+    if !matches!(dir.spec().await, Ok(None)) {
+        return Ok(None);
+    }
+    let Some(gone) = SpecGone::of(dir).await.map_err(fault)? else { return Ok(None) };
+    if gone.is_over {
+        return Err(gone.fault(dir));
+    }
+    let workstation = job_root::workstation(context)?;
+    if let Some(theirs) = job_root::owner_of(dir).await.ok().flatten().filter(|owner| *owner != workstation.owner) {
+        let what = format!("the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it", dir.job(), workstation.owner);
+        confirm(context, &what, yes, "nothing was asked of it")?;
+    }
+    let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
+    let request = match before {
+        Some(request) => request,
+        None => dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?,
+    };
+    context.printer.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
+    context.printer.note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
+    context
+        .printer
+        .hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
+    // Nobody settles it, so that nobody can say when its machine was gone.
+    let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
+    Ok(Some((code, json!({ "job": dir.job(), "request": request.number, "wish": wish }))))
+}

@@ -1,0 +1,315 @@
+//! `lamp receipt`: what ran, why it ended, how long, how much.
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+
+use super::discarded_view::DiscardedShown;
+use super::standalone_run::AloneRun;
+use super::status::local_time;
+use super::summary::Summary;
+use super::{kept_machines, silent_machine};
+use crate::cli::control::outputs;
+use crate::cli::output::local_times::in_local_time;
+use crate::cli::output::wrap::wrap;
+use crate::cli::run::run;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
+use crate::controller::Ticked;
+use crate::job::harmless::one_line;
+use crate::job::{CheckpointSummary, EndedBecause, JobOutcome, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
+use crate::jobdir::JobDir;
+use crate::market::Span;
+use crate::wire::Store;
+
+/// Show what ran, why it ended and what it cost
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: the newest]
+    pub job: Option<String>,
+}
+
+/// # Errors
+/// There is no such job, or it has not ended.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let fault = |error| job_root::record_fault(&error);
+    if let Some(alone) = AloneRun::read(&dir).await.map_err(fault)? {
+        return show_alone(context, &dir, &alone);
+    }
+    let mut receipt = dir.receipt().await.map_err(fault)?;
+    if receipt.is_none() {
+        receipt = settled_now(context, &store, &dir).await?;
+    }
+    let Some(receipt) = receipt else {
+        let fault = Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no receipt: it has not ended", dir.job()));
+        let silent = silent(context, &store, &dir).await;
+        let fault = silent.into_iter().fold(fault, Fault::meaning);
+        return Err(fault.hint(format!("`lamp status {0}` shows how it stands, `lamp stop {0}` ends it", dir.job())));
+    };
+    show(context, &dir, &receipt).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In words: how long its machine has been silent, and what the cloud says of it.
+async fn silent(context: &Context, store: &Store, dir: &JobDir) -> Option<String> {
+    let now = context.clock.now();
+    let mut summary = [Summary::read(dir, now).await.ok()??];
+    silent_machine::ask(context, store, &mut summary, now).await;
+    let [summary] = summary;
+    let silence = summary.silence.as_ref()?;
+    let drives = format!("`lamp daemon --job {} --until-done` settles what it cost", dir.job());
+    Some(format!("{}; {drives}", silence.sentence(summary.plan.as_ref())))
+}
+
+fn show_alone(context: &Context, dir: &JobDir, run: &AloneRun) -> Result<ExitCode, Fault> {
+    let (Some(document), Some(text)) = (run.receipt(), run.receipt_text()) else {
+        return Err(Fault::new(ExitCode::NOT_FOUND, format!("`{}` has no receipt: its agent has not written how it ended", dir.job()))
+            .hint(format!("`lamp status {0}` shows how it stands, `lamp explain {0}` what was judged", dir.job())));
+    };
+    if context.is_machine_output() {
+        context.printer.json(&document)
+    } else {
+        context.printer.line(text)
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A local machine is dark within half a second of its outcome; whoever asks for the receipt can wait for that, not for a
+/// machine that takes minutes.
+const DARK_LOOKS: u32 = 15;
+const DARK_LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// An attempt that is over, and nobody was there to write the receipt: then we are.
+async fn settled_now(context: &Context, store: &Store, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
+    let fault = |error| job_root::record_fault(&error);
+    let summary = Summary::read(dir, context.clock.now()).await.map_err(fault)?;
+    // Only then: of a job that is under way a look might launch the next machine.
+    if summary.is_none_or(|summary| summary.state != JobState::Terminating) {
+        return Ok(None);
+    }
+    let controller = run::controller(&job_root::workstation(context)?, store)?;
+    for _ in 0..DARK_LOOKS {
+        match controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))? {
+            Ticked::Final(receipt) => return Ok(Some(*receipt)),
+            Ticked::Active | Ticked::Elsewhere(_) | Ticked::Unknown(_) => context.clock.sleep(DARK_LOOK_EVERY).await,
+        }
+    }
+    Ok(None)
+}
+
+/// Prints a receipt in the format that was asked for.
+pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
+    if context.is_machine_output() {
+        return context.printer.json(receipt);
+    }
+    context.printer.line(text(receipt, context.printer.columns(Stream::Out)));
+    if dir.spec().await.is_ok_and(|spec| spec.is_some_and(|spec| spec.trial.is_some())) {
+        let said = "  a trial of `lamp doctor --prove`: its machine gets no agent, so that no work is done; `lamp doctor` says what was proven";
+        context.printer.prose(4, said);
+    }
+    let gone = dir.discarded().await.ok().flatten();
+    let has = |kind| gone.as_ref().is_none_or(|gone| !gone.kinds.contains(&kind));
+    let (has_outputs, has_checkpoints) = (has(StoredKind::Outputs), has(StoredKind::Checkpoints));
+    if has_outputs && let Some(outputs) = outputs::line_of_receipt(dir).await {
+        context.printer.line(format!("  {outputs}"));
+    }
+    if let Some(gone) = gone {
+        context.printer.line(format!("  discarded {}", DiscardedShown::from(gone).text()));
+    }
+    if kept_machines::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {
+        context.printer.hint(kept_machines::hint(dir.job().as_str()));
+    } else if let Some(hint) = way_on(receipt).filter(|_| has_checkpoints) {
+        context.printer.hint(hint);
+    }
+}
+
+/// The receipt beside the data: to stderr.
+pub fn note(context: &Context, receipt: &Receipt) {
+    text(receipt, context.printer.columns(Stream::Err)).lines().for_each(|line| context.printer.note(line));
+    if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
+        context.printer.hint(kept_machines::hint(receipt.job.as_str()));
+    } else if let Some(hint) = way_on(receipt) {
+        context.printer.hint(hint);
+    }
+}
+
+/// After an end that a person can mend: how the work goes on.
+fn way_on(receipt: &Receipt) -> Option<String> {
+    let (job, last) = (&receipt.job, receipt.last_checkpoint.as_ref()?.told());
+    let start = |words: &str| format!("`lamp start {job}{words}` goes on from checkpoint {last}");
+    match receipt.because.or_else(|| Some(receipt.attempts.last()?.ended_because))? {
+        // A limit that is used up stands in the way of the next start too.
+        EndedBecause::Budget => Some(start(" --budget USD")),
+        EndedBecause::Deadline => Some(start(" --deadline MOMENT")),
+        EndedBecause::Failed | EndedBecause::SetupFailed | EndedBecause::OutOfMemory | EndedBecause::Stalled => {
+            Some(format!("{}, with the folder as it is now", start(" --code")))
+        }
+        _ if matches!(receipt.outcome, JobOutcome::Failed | JobOutcome::Stopped) => Some(start("")),
+        _ => None,
+    }
+}
+
+/// What the table of a receipt gives up on a narrow terminal: why it ended is the last to be cut.
+const GIVE: Give<'_> = Give { cut: &[7, 6], go: &[3, 7, 2] };
+
+/// A line on what is not here at the end.
+pub fn loss_text(loss: &str) -> String {
+    if is_absence(loss) { format!("  {loss}") } else { format!("  lost: {loss}") }
+}
+
+/// The receipt for people, in so many columns.
+fn text(receipt: &Receipt, width: Option<usize>) -> String {
+    let text = whole_text(receipt, width);
+    width.map_or_else(|| text.clone(), |width| wrap(&text, width, 4))
+}
+
+fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
+    let mut lines = vec![format!("receipt of {}: {}", receipt.job, receipt.told()), format!("  {}", receipt.reason)];
+    if let Some(code) = receipt.exit_code {
+        let line = format!("exit code {code}");
+        // Of work that ended by itself the reason has it already.
+        if !receipt.reason.ends_with(&line) {
+            lines.push(format!("  {line}"));
+        }
+    }
+    lines.push(format!("  from {} to {}", local_time(receipt.started), local_time(receipt.ended)));
+    if !receipt.attempts.is_empty() {
+        let rows: Vec<Vec<String>> = receipt.attempts.iter().map(row).collect();
+        let headings = ["attempt", "instance", "type", "market", "billed", "cost", "ended because", "began from"];
+        // Two columns are the indentation.
+        let table = render_table_within(width.map(|width| width - 2), &headings, &rows, &[0, 4, 5], GIVE);
+        lines.extend(table.lines().map(|line| format!("  {line}")));
+    }
+    lines.extend(receipt.attempts.iter().filter_map(went_back));
+    let span = |secs: f64| Span::from_secs(secs.round() as u64);
+    lines.push(format!(
+        "  total {}{}; useful {}, idle {}; checkpoints {}",
+        at_most(receipt.is_estimated()),
+        receipt.total_usd,
+        span(receipt.useful_seconds),
+        span(receipt.idle_seconds),
+        receipt.checkpoints
+    ));
+    lines.extend(neither(receipt));
+    if receipt.is_estimated() {
+        lines.push(
+            "  <=: the most that it can be; the cloud does not say to the second when its billing ended, or not at which prices it billed".into(),
+        );
+    }
+    lines.extend(receipt.losses.iter().map(|loss| loss_text(loss)));
+    lines.extend(receipt.left.iter().map(left));
+    lines.extend(receipt.left_unasked.iter().map(|region| format!("  what it left in {region} is not known; `lamp sweep --residue` looks")));
+    // Each is one line, whatever a name in it holds.
+    let text = lines.iter().map(|line| one_line(line)).collect::<Vec<_>>().join("\n");
+    in_local_time(&text).into_owned()
+}
+
+/// Below these nobody asks where the time went.
+const NEITHER_SECS: f64 = 60.0;
+const NEITHER_SHARE: f64 = 0.05;
+
+/// What was billed and is in neither drawer, where it is some: a kept machine, a long boot or a lost attempt is not to be guessed.
+fn neither(receipt: &Receipt) -> Option<String> {
+    let billed: f64 = receipt.attempts.iter().map(|attempt| attempt.billed_seconds).sum();
+    let rest = billed - receipt.useful_seconds - receipt.idle_seconds;
+    let span = |secs: f64| Span::from_secs(secs.round() as u64);
+    let text =
+        || format!("  {} of the {} billed is neither: boots, set-up, restores, ends, and machines kept for a look or lost", span(rest), span(billed));
+    (rest >= NEITHER_SECS && rest >= NEITHER_SHARE * billed).then(text)
+}
+
+/// For the journal: from which checkpoint, and why not from a newer one.
+pub fn resumed_text(checkpoint: &CheckpointSummary, went_back: Option<&str>) -> String {
+    let why = went_back.map(|why| format!(", because {why}")).unwrap_or_default();
+    format!("from checkpoint {}{why}", checkpoint.told())
+}
+
+/// Why an attempt began from an older checkpoint than the newest.
+fn went_back(attempt: &ReceiptAttempt) -> Option<String> {
+    let (from, why) = attempt.resumed_from.as_ref().zip(attempt.went_back.as_ref())?;
+    Some(format!("  attempt {} began from checkpoint {}, because {why}", attempt.attempt.number(), from.number.number()))
+}
+
+fn left(left: &Leaving) -> String {
+    let Leaving { kind, id, region, detail, usd_per_month, fate } = left;
+    match fate {
+        LeavingFate::Removed => format!("  removed: the {kind} {id} in {region} ({detail})"),
+        LeavingFate::Kept => format!("  kept: the {kind} {id} in {region} ({detail}){}", kept_machines::a_month(*usd_per_month)),
+        LeavingFate::Left => format!("  left: the {kind} {id} in {region} ({detail}), {usd_per_month} a month; `lamp sweep --residue` looks again"),
+    }
+}
+
+/// The mark of what may be less than what is said.
+pub fn at_most(is_estimated: bool) -> &'static str {
+    if is_estimated { "<= " } else { "" }
+}
+
+fn row(attempt: &ReceiptAttempt) -> Vec<String> {
+    let from = attempt.resumed_from.as_ref().map(|checkpoint| format!("checkpoint {}", checkpoint.told()));
+    let at_most = at_most(attempt.billed_estimated);
+    vec![
+        attempt.attempt.number().to_string(),
+        attempt.instance.clone().unwrap_or_else(|| "-".into()),
+        attempt.instance_type.clone(),
+        attempt.market.to_string(),
+        format!("{}{}", at_most, Span::from_secs(attempt.billed_seconds.round() as u64)),
+        format!("{}{}", at_most, attempt.usd),
+        attempt.ended_because.word().replace('_', " "),
+        from.unwrap_or_else(|| "the start".into()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_of_what_is_at_most_that_is_at_most_that_too() {
+        let mut receipt: Receipt = serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json")).expect("a receipt");
+        assert!(whole_text(&receipt, None).contains("\n  total $0.46; "));
+        receipt.attempts[0].billed_estimated = true;
+        let said = whole_text(&receipt, None);
+        assert!(
+            said.contains("  <= $0.46  ") && said.contains("\n  total <= $0.46; ") && said.contains("\n  <=: the most that it can be; "),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn next_step_after_an_end_is_one_that_is_not_refused() {
+        let mut receipt: Receipt = serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json")).expect("a receipt");
+        receipt.last_checkpoint =
+            serde_json::from_str(r#"{"number":3,"attempt":1,"created":"2026-01-01T00:00:00Z","bytes":1}"#).expect("a checkpoint");
+        let mut hint = |outcome, because| {
+            (receipt.outcome, receipt.because) = (outcome, Some(because));
+            way_on(&receipt).map(|hint| hint.split('`').nth(1).unwrap_or_default().replace(receipt.job.as_str(), "JOB"))
+        };
+        let cases = [
+            (JobOutcome::Failed, EndedBecause::Failed, Some("lamp start JOB --code")),
+            (JobOutcome::Stopped, EndedBecause::Budget, Some("lamp start JOB --budget USD")),
+            (JobOutcome::Stopped, EndedBecause::Deadline, Some("lamp start JOB --deadline MOMENT")),
+            (JobOutcome::Stopped, EndedBecause::MaxRuntime, Some("lamp start JOB")),
+            (JobOutcome::Failed, EndedBecause::Lost, Some("lamp start JOB")),
+            (JobOutcome::Succeeded, EndedBecause::Succeeded, None),
+        ];
+        for (outcome, because, expected) in cases {
+            assert_eq!(hint(outcome, because).as_deref(), expected, "{because:?}");
+        }
+        receipt.last_checkpoint = None;
+        assert_eq!(way_on(&receipt), None);
+    }
+
+    #[test]
+    fn time_that_is_neither_useful_nor_idle_is_said_where_it_is_some() {
+        let mut receipt: Receipt = serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json")).expect("a receipt");
+        assert_eq!(neither(&receipt), None, "2m 40s of an hour are a boot and an end");
+        receipt.useful_seconds = 1500.0;
+        let said = "  32m 40s of the 1h billed is neither: boots, set-up, restores, ends, and machines kept for a look or lost";
+        assert_eq!(neither(&receipt).as_deref(), Some(said));
+        assert!(whole_text(&receipt, None).contains(said));
+        receipt.attempts.clear();
+        assert_eq!(neither(&receipt), None);
+    }
+}

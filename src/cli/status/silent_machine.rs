@@ -1,0 +1,164 @@
+//! A machine whose agent is silent: what stands in its records is of yesterday, and the cloud is asked what has become of it.
+//!
+//! ```text
+//!   heard within 2 min ── as its records say
+//!   silent ── one question to the cloud, a second's patience ── state `silent`, `lost` or `gone`, and the most that it can have cost
+//! ```
+//! The controller of the job settles and ends, not this. What must never live here: records.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::status::local_time;
+use super::summary::Summary;
+use crate::cli::Context;
+use crate::cli::run::run;
+use crate::cli::shell::job_root;
+use crate::instance::{InstanceState, InstanceView};
+use crate::job::{JobState, Plan};
+use crate::market::{Cloud, Span, Usd, elapsed};
+use crate::wire::Store;
+
+/// An agent beats every 15 s. Shorter, and a store that was slow once makes a machine silent; longer, and a dead one is called running.
+pub const SILENT_AFTER: Duration = Duration::from_secs(2 * 60);
+
+/// How long `lamp status` waits for the cloud's answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Silence {
+    /// Since the last heartbeat, by this workstation's clock.
+    pub seconds: f64,
+    /// Longer than its lease: the controller of the job ends the machine, and starts another.
+    pub is_lost: bool,
+    /// The word of the cloud for the machine: `running`, `terminated` and so on, or `gone` where it shows none; null: it did not answer.
+    pub machine: Option<Seen>,
+    /// When the cloud says that it ended.
+    pub ended: Option<Timestamp>,
+}
+
+impl Silence {
+    /// `None`: its agent was heard, or has ended.
+    pub fn of(state: JobState, heard: Option<Duration>, lease: Duration) -> Option<Self> {
+        let is_watched = matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
+        let silent = heard.filter(|silent| is_watched && *silent >= SILENT_AFTER)?;
+        Some(Silence { seconds: silent.as_secs_f64(), is_lost: silent >= lease, machine: None, ended: None })
+    }
+
+    fn is_off(&self) -> bool {
+        self.machine.is_some_and(|seen| match seen {
+            Seen::There(state) => !state.bills(),
+            Seen::Gone => true,
+        })
+    }
+
+    /// Instead of the state that its records had.
+    pub fn state(&self) -> &'static str {
+        match (self.is_off(), self.is_lost) {
+            (true, _) => "gone",
+            (false, true) => "lost",
+            (false, false) => "silent",
+        }
+    }
+
+    /// For `lamp status JOB`.
+    pub fn sentence(&self, plan: Option<&Plan>) -> String {
+        let heard = format!("its agent was last heard {} ago", Span::from_secs(self.seconds as u64));
+        let cloud = plan.map_or("the cloud", |plan| match plan.offer.cloud {
+            Cloud::Aws => "EC2",
+            Cloud::Local => "this workstation",
+        });
+        let ended = self.ended.map(|ended| format!(" since {}", local_time(ended))).unwrap_or_default();
+        match self.machine {
+            Some(Seen::Gone) => format!("{heard}; {cloud} shows its machine no more"),
+            Some(Seen::There(state)) => format!("{heard}; {cloud} says that its machine is {state}{ended}"),
+            None => format!("{heard}; {cloud} does not say what its machine does"),
+        }
+    }
+}
+
+/// What the cloud shows of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    There(InstanceState),
+    /// It shows none.
+    Gone,
+}
+
+impl Serialize for Seen {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Seen::There(state) => to.collect_str(state),
+            Seen::Gone => to.serialize_str("gone"),
+        }
+    }
+}
+
+/// Asks the clouds of all silent machines at once, and takes their answers in. A cloud that does not answer leaves all as it is.
+pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], now: Timestamp) {
+    let places: BTreeSet<_> = summaries
+        .iter()
+        .filter(|summary| summary.silence.is_some())
+        .filter_map(|summary| summary.plan.as_ref())
+        .map(|plan| (plan.offer.cloud, plan.offer.region.clone()))
+        .collect();
+    if places.is_empty() {
+        return;
+    }
+    let Ok(controller) = job_root::workstation(context).and_then(|workstation| run::controller(&workstation, store)) else { return };
+    let Ok(answers) = tokio::time::timeout(PATIENCE, controller.describe(places)).await else { return };
+    for summary in summaries {
+        let Some(plan) = summary.plan.clone() else { continue };
+        if let Some(views) = answers.known(&plan) {
+            let view = views.into_iter().find(|view| Some(&view.id) == summary.instance.as_ref());
+            take_in(summary, &plan, view, now);
+        }
+    }
+}
+
+/// `view`: what the cloud shows of its machine, if it shows any.
+fn take_in(summary: &mut Summary, plan: &Plan, view: Option<&InstanceView>, now: Timestamp) {
+    let Some(silence) = &mut summary.silence else { return };
+    silence.machine = Some(view.map_or(Seen::Gone, |view| Seen::There(view.state)));
+    silence.ended = view.and_then(|view| view.ended);
+    let Some(ended) = silence.ended.map(|ended| ended.max(plan.created)) else { return };
+    // It is known to have billed up to then, and no longer.
+    let after = plan.offer.hourly().cost_of(elapsed(ended, now));
+    let most = summary.usd + summary.usd_unheard;
+    let most = if most > after { most - after } else { Usd::ZERO };
+    (summary.usd, summary.usd_unheard) = (most, Usd::ZERO);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30 * 60);
+
+    #[test]
+    fn a_machine_is_silent_after_two_minutes_and_lost_after_its_lease() {
+        let of = |secs: u64| Silence::of(JobState::Running, Some(Duration::from_secs(secs)), LEASE).map(|silence| silence.state());
+        assert_eq!((of(119), of(120), of(1799), of(1800)), (None, Some("silent"), Some("silent"), Some("lost")));
+        assert_eq!(Silence::of(JobState::Running, None, LEASE), None, "its agent has not said a word yet");
+        for over in [JobState::Held, JobState::Terminating, JobState::Succeeded, JobState::Interrupted] {
+            assert_eq!(Silence::of(over, Some(LEASE), LEASE), None, "{over:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_cloud_says_goes_before_the_guess() {
+        let mut silence = Silence { seconds: 200.0, is_lost: false, machine: None, ended: None };
+        assert_eq!(silence.sentence(None), "its agent was last heard 3m 20s ago; the cloud does not say what its machine does");
+        use InstanceState::{Running, Stopping, Terminated};
+        let there = Seen::There;
+        for (machine, state) in [(there(Running), "silent"), (there(Terminated), "gone"), (there(Stopping), "gone"), (Seen::Gone, "gone")] {
+            silence.machine = Some(machine);
+            assert_eq!(silence.state(), state, "{machine:?}");
+        }
+        assert_eq!(silence.sentence(None), "its agent was last heard 3m 20s ago; the cloud shows its machine no more");
+    }
+}

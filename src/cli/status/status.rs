@@ -1,0 +1,414 @@
+//! `lamp status`: every job in a line; what has not ended stands first, and of each kind the newest.
+
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::discarded_view::DiscardedShown;
+use super::missing_spec::SpecGone;
+use super::summary::Summary;
+use super::{kept_machines, other_job_root, silent_machine};
+use crate::cli::apply::caps_view::{self, CapsShown};
+use crate::cli::output::table::counted;
+use crate::cli::run::live_line;
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault, Give, Stream, Style, render_table_within};
+use crate::job::{JobId, JobState, Plan, REHEARSAL};
+use crate::jobdir::{self, JobDir, JobDirError};
+use crate::market::{Span, Usd, elapsed};
+use crate::policy::LIMIT_NEARS;
+use crate::policy::lifecycle::reconcile::{belongs_elsewhere, is_of_another};
+
+/// Show jobs: what runs, what it costs, how it stands
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: all]
+    pub job: Option<String>,
+
+    /// Finished jobs too, however many
+    #[arg(short, long)]
+    pub all: bool,
+
+    /// Look again every few seconds, until Ctrl-C or the end of the job
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Listing {
+    jobs: Vec<Summary>,
+    /// Jobs whose records this version does not understand, or whose spec is gone while an attempt of them is recorded.
+    left_out: Vec<LeftOut>,
+    /// The user's caps and what counts against them; null without caps.
+    caps: Option<CapsShown>,
+}
+
+#[derive(Serialize)]
+struct LeftOut {
+    job: JobId,
+    why: String,
+}
+
+/// Finished jobs in the table for people. More would push what runs off the screen.
+const FINISHED_SHOWN: usize = 10;
+
+/// What the table gives up on a narrow terminal: the progress is cut first, since its beginning says most.
+const GIVE: Give<'_> = Give { cut: &[5], go: &[2, 7, 4, 3, 5] };
+
+/// Narrower, a machine is shown without its zone.
+const ZONES_FROM: usize = 110;
+
+/// Reads at once. A store across the ocean answers in 100 ms: a thousand jobs then take a few seconds.
+const READS_IN_FLIGHT: usize = 32;
+
+/// A job, how it stands, and what is known of one without a spec.
+type Read = (JobDir, Result<Option<Summary>, JobDirError>, Option<SpecGone>);
+
+/// # Errors
+/// The job root does not answer, or there is no such job.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let now = context.clock.now();
+    let jobs = match &args.job {
+        Some(text) => vec![job_root::find(&store, Some(text)).await?.job().clone()],
+        None => jobdir::jobs(store.as_ref()).await.map_err(|error| job_root::record_fault(&error.into()))?,
+    };
+    let read = stream::iter(jobs).map(|job| {
+        let dir = JobDir::new(Arc::clone(&store), job);
+        async move {
+            let mut read = Summary::read(&dir, now).await;
+            if let Ok(Some(summary)) = &mut read
+                && args.job.is_some()
+                && summary.state.is_final()
+            {
+                summary.discarded = DiscardedShown::read(&dir).await;
+            }
+            let gone = if matches!(read, Ok(None)) { SpecGone::of(&dir).await.ok().flatten() } else { None };
+            (dir, read, gone)
+        }
+    });
+    let read: Vec<Read> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
+    let (mut summaries, mut left_out) = (Vec::new(), Vec::new());
+    let mut daemon = None;
+    for (dir, read, gone) in read {
+        let job = dir.job().clone();
+        if let Some(gone) = gone {
+            let why = format!("{}: {}", gone.what(&dir), gone.meaning());
+            context.printer.warn(&why);
+            gone.hint(&dir).iter().for_each(|hint| context.printer.hint(hint));
+            left_out.push(LeftOut { job, why });
+            continue;
+        }
+        match read {
+            // Code that was sent for it, and no more.
+            Ok(None) if args.job.is_some() => {
+                return Err(Fault::new(
+                    ExitCode::NOT_FOUND,
+                    format!("job `{job}` was never made: nothing of it ran, and nothing of it bills but what was sent of its code"),
+                ));
+            }
+            Ok(summary) => summaries.extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
+            // One record that this version does not understand must not hide the other jobs.
+            Err(error) => match job_root::one_job_only(&dir, &error).filter(|_| args.job.is_none()) {
+                Some(why) => {
+                    context.printer.warn(format!("left out: {why}"));
+                    left_out.push(LeftOut { job, why });
+                }
+                None => return Err(job_root::record_fault(&error)),
+            },
+        }
+    }
+    let caps = caps_view::shown(context, &store).await?;
+    silent_machine::ask(context, &store, &mut summaries, now).await;
+    summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
+    if context.is_machine_output() {
+        left_out.sort_by(|one, other| one.job.cmp(&other.job));
+        context.printer.json(&Listing { jobs: summaries, left_out, caps });
+    } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
+        show_one(context, summary, now);
+    } else if !summaries.is_empty() || left_out.is_empty() {
+        show_table(context, &summaries, args.all);
+        if summaries.is_empty() {
+            other_job_root::tell_of_the_default(context).await;
+        }
+        caps.iter().for_each(|caps| context.printer.note(caps.text()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What cannot be driven from here waits for somebody else, and whoever looks should know for whom; and what nobody here drives
+/// waits for nobody. `daemon`: whether one runs here, once it was asked.
+fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Summary) -> Summary {
+    let here = || job_root::workstation(context).ok()?.here().ok();
+    if let Some(plan) = &summary.plan
+        && let Some(here) = here()
+        && let Some(whose) = belongs_elsewhere(plan, &context.user.owner, here.as_str())
+    {
+        summary.attention.push(format!("{whose}: it is driven from there, and ended from here only when nobody is there any more"));
+        return summary;
+    }
+    if summary.alone || summary.state.is_final() {
+        return summary;
+    }
+    if let Some(owner) = &summary.owner
+        && let Some(whose) = is_of_another(Some(owner), &context.user.owner)
+    {
+        let there = summary.waiting.map(|why| format!(", and there for {why}")).unwrap_or_default();
+        summary.waiting = Some(format!("its owner `{owner}`, who buys its machine{there}"));
+        summary.attention.push(format!("{whose}: no machine is bought for it from here"));
+        return summary;
+    }
+    let Ok(workstation) = job_root::workstation(context) else { return summary };
+    if let (Some(held), Some(instance)) = (&mut summary.held, &summary.instance) {
+        held.folder = workstation.work_folder(instance);
+    }
+    // A plan of somebody else's says that they drive it, or did.
+    let is_ours = summary.plan.as_ref().is_none_or(|plan| plan.controller == workstation.name);
+    let is_driven = *daemon.get_or_insert_with(|| workstation.daemon_runs()) || workstation.is_driven(&summary.job);
+    summary.driven_here = (is_ours || is_driven).then_some(is_driven);
+    summary
+}
+
+fn show_table(context: &Context, summaries: &[Summary], all: bool) {
+    if summaries.is_empty() {
+        let is_missing = context.job_root.strip_prefix("file://").is_some_and(|folder| !std::path::Path::new(folder).is_dir());
+        let which = if is_missing { ", a folder that is not there yet" } else { "" };
+        context.printer.note(format!("no jobs in {}{which}", context.job_root));
+        context.printer.hint(job_root::FIRST_JOB);
+        return;
+    }
+    let mut finished = 0;
+    let mut shown = Vec::new();
+    let width = context.printer.columns(Stream::Out);
+    let (over, open): (Vec<&Summary>, Vec<&Summary>) = summaries.iter().partition(|summary| summary.state.is_final());
+    for summary in open.into_iter().chain(over) {
+        let is_over = summary.state.is_final();
+        // What a rehearsal had to say, it has said.
+        let is_rehearsed = is_over && summary.name.ends_with(REHEARSAL);
+        finished += usize::from(is_over && !is_rehearsed);
+        if all || !is_over || (!is_rehearsed && finished <= FINISHED_SHOWN) {
+            shown.push(row(context, summary, width.is_some_and(|width| width < ZONES_FROM)));
+        }
+    }
+    let waiting = summaries.iter().filter_map(|summary| Some((summary, summary.waiting.as_ref()?)));
+    let troubles = summaries.iter().filter_map(|summary| Some((summary, summary.trouble.as_ref()?)));
+    let left_out = summaries.len() - shown.len();
+    if !shown.is_empty() {
+        let headings = ["job", "state", "attempt", "machine", "verdict", "progress", "cost", "started"];
+        context.printer.line(render_table_within(width, &headings, &shown, &[2, 6], GIVE));
+    }
+    for (summary, waiting) in waiting {
+        context.printer.note(format!("{} waits for {}", summary.job, waits(waiting, summary.waiting_until)));
+    }
+    let undriven: Vec<&str> = summaries.iter().filter(|summary| summary.driven_here == Some(false)).map(|summary| summary.job.as_str()).collect();
+    tell_undriven(context, &undriven);
+    for summary in summaries.iter().filter(|summary| !summary.kept.is_empty()) {
+        context.printer.note(kept_machines::sentence(&summary.job, &summary.kept));
+    }
+    for summary in summaries.iter().filter(|summary| !summary.alone) {
+        if let Some(silence) = &summary.silence {
+            context.printer.warn(format!("{}: {}", summary.job, silence.sentence(summary.plan.as_ref())));
+        }
+    }
+    for (summary, trouble) in troubles {
+        context.printer.warn(format!("{}: {trouble}", summary.job));
+    }
+    // A machine at work says, for example, that nothing is being saved.
+    let is_at_work = |summary: &&Summary| matches!(summary.state, JobState::Preparing | JobState::Running | JobState::Draining);
+    for summary in summaries.iter().filter(is_at_work) {
+        for text in summary.attention.iter().filter(|text| summary.trouble.as_ref() != Some(text)) {
+            context.printer.warn(format!("{}: {text}", summary.job));
+        }
+    }
+    if left_out > 0 {
+        let told = if shown.is_empty() {
+            format!("nothing runs; ended: {}", counted(left_out as u64, "job"))
+        } else {
+            format!("and {left_out} more that {} ended", if left_out == 1 { "has" } else { "have" })
+        };
+        context.printer.note(format!("{told}; `lamp status --all` shows them"));
+    }
+}
+
+/// Its agent ends its machine all the same; but what is interrupted stays so, and no receipt is written.
+fn tell_undriven(context: &Context, jobs: &[&str]) {
+    let (which, drives) = match jobs {
+        [] => return,
+        [job] => ((*job).to_owned(), format!("`lamp daemon --job {job} --until-done` drives it; `lamp daemon` drives all jobs")),
+        [first, ..] => (format!("{first} and {} more jobs", jobs.len() - 1), "`lamp daemon` drives all jobs".to_owned()),
+    };
+    context.printer.warn(format!("nobody on this workstation drives {which}: nothing of it is relaunched or settled until somebody does"));
+    context.printer.hint(drives);
+}
+
+fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    vec![
+        summary.job.clone(),
+        context.printer.paint(Stream::Out, style(summary), &state_text(summary)),
+        or_dash(summary.attempt.map(|attempt| attempt.to_string())),
+        or_dash(summary.machine.as_ref().map(|machine| machine.cell(narrow))),
+        or_dash(live_line::verdict_text(summary)),
+        or_dash(progress(summary)),
+        match (summary.alone, summary.usd_unheard > Usd::ZERO || summary.state.is_final()) {
+            (true, _) => "-".into(),
+            (false, true) => live_line::spent_text(summary),
+            (false, false) => summary.usd.to_string(),
+        },
+        local_time(summary.started),
+    ]
+}
+
+/// The state, and that its end was asked for where that does not show yet; and of a rehearsal whose machine was taken away and that
+/// began anew, that it was cancelled because it had been played.
+fn state_text(summary: &Summary) -> String {
+    let is_played = summary.state == JobState::Cancelled && summary.attempt > Some(1);
+    let asked = match &summary.end_asked {
+        None if is_played && summary.name.ends_with(REHEARSAL) => ", rehearsed",
+        Some(asked) if asked.wish == "cancel" => ", to cancel",
+        Some(_) => ", to stop",
+        None => "",
+    };
+    format!("{}{asked}", state_word(summary))
+}
+
+/// How far it is. Nobody knows how long a silent machine still takes.
+fn progress(summary: &Summary) -> Option<String> {
+    let text = summary.progress.as_ref().and_then(live_line::progress_text)?;
+    let is_known = |part: &&str| summary.silence.is_none() || !part.ends_with(" left");
+    Some(text.split(", ").filter(is_known).collect::<Vec<_>>().join(", "))
+}
+
+/// The state of its machine now. The records of a silent machine are of its last heartbeat.
+fn state_word(summary: &Summary) -> String {
+    summary.silence.as_ref().map_or_else(|| summary.state_told(), |silence| silence.state().to_owned())
+}
+
+fn style(summary: &Summary) -> Style {
+    match summary.state {
+        _ if summary.silence.is_some() => Style::Warning,
+        JobState::Succeeded | JobState::Running => Style::Good,
+        JobState::Failed => Style::Bad,
+        JobState::Interrupted | JobState::Held | JobState::Stopped | JobState::Cancelled => Style::Warning,
+        _ => Style::Bold,
+    }
+}
+
+/// What ends it, as far as it was not asked to end already.
+fn how_to_end(summary: &Summary) -> String {
+    let follows = format!("`lamp logs -f {}` follows it", summary.job);
+    match summary.end_asked.as_ref().map(|asked| asked.wish) {
+        None => format!("{follows}, `lamp stop {}` ends it", summary.job),
+        Some("stop") => {
+            format!("{follows}; it ends once it has saved, and `lamp cancel {}` ends it sooner, without what it has not saved yet", summary.job)
+        }
+        Some(_) => follows,
+    }
+}
+
+/// By when a machine that was asked for says a word at the latest, and what happens then.
+fn unheard_until(plan: &Plan, is_wanted: bool) -> String {
+    let by = plan.created.saturating_add(plan.boot.duration()).unwrap_or(Timestamp::MAX);
+    let then = if is_wanted { ", and another takes its place" } else { "" };
+    format!("has not said a word yet; without one by about {} (`limits.boot`) its machine is ended{then}", local_time(by))
+}
+
+/// What is waited for, and until when, as it follows on "waits for".
+pub fn waits(why: &str, until: Option<Timestamp>) -> String {
+    until.map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
+}
+
+/// Local time for people, to the second, and whose time it is.
+pub fn local_time(at: Timestamp) -> String {
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+}
+
+fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
+    let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
+    line("job", summary.job.clone());
+    match &summary.silence {
+        Some(silence) => line("state", format!("{}: {} at its last heartbeat", silence.state(), summary.state.word())),
+        None => line("state", summary.state_told()),
+    }
+    if let Some(attempt) = summary.attempt {
+        line("attempt", format!("{attempt}{}", summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()));
+    }
+    if let Some(machine) = &summary.machine {
+        line("machine", machine.line());
+    }
+    if summary.alone {
+        line("run by", "the agent alone, without a controller".into());
+    }
+    if let Some(before) = &summary.before {
+        line("before", before.clone());
+    }
+    if let Some(plan) = summary.plan.as_ref().filter(|_| summary.is_unheard()) {
+        line("its agent", unheard_until(plan, summary.end_asked.is_none()));
+    }
+    let (verdict, because) = live_line::judged(summary);
+    if let Some(verdict) = verdict {
+        line("verdict", verdict);
+    }
+    if let Some(because) = because.filter(|_| summary.silence.is_none()) {
+        line("because", because);
+    }
+    if let Some(asked) = &summary.end_asked {
+        line("was asked", format!("to {}, by {} {} ago", asked.wish, asked.by, Span::from_secs(elapsed(asked.at, now).as_secs())));
+    }
+    if let Some(held) = &summary.held {
+        line("held", held.text());
+    }
+    if let Some(waiting) = &summary.waiting {
+        line("waits for", waits(waiting, summary.waiting_until));
+    }
+    if let Some(progress) = progress(summary) {
+        line("progress", progress);
+    }
+    if let Some(usage) = live_line::usage_text(summary).filter(|_| summary.silence.is_none()) {
+        line("usage", usage);
+    }
+    line("cost", live_line::money_text(summary));
+    line("checkpoints", summary.checkpoints.to_string());
+    if let Some(seconds) = summary.heartbeat_seconds.filter(|_| summary.silence.is_none() || summary.alone) {
+        line("heartbeat", format!("{} ago", Span::from_secs(seconds as u64)));
+    }
+    line("started", local_time(summary.started));
+    if let Some(ends) = summary.plan.as_ref().and_then(|plan| plan.kill_at) {
+        line("ends", format!("its machine at {} at the latest", local_time(ends)));
+    }
+    if let Some(ended) = summary.ended {
+        line("ended", local_time(ended));
+    }
+    for thing in &summary.kept {
+        line("keeps", format!("{} {} in {}: {}{}", thing.kind, thing.id, thing.region, thing.detail, kept_machines::a_month(thing.usd_per_month)));
+    }
+    if let Some(gone) = &summary.discarded {
+        line("discarded", gone.text());
+    }
+    if summary.driven_here == Some(false) {
+        line("driven by", format!("nobody on this workstation: `lamp daemon --job {} --until-done` drives it", summary.job));
+    }
+    if let Some(silence) = &summary.silence
+        && !summary.alone
+    {
+        line("attention", silence.sentence(summary.plan.as_ref()));
+    }
+    for attention in &summary.attention {
+        line("attention", attention.clone());
+    }
+    if !summary.kept.is_empty() {
+        context.printer.hint(kept_machines::hint(&summary.job));
+    }
+    if summary.alone && !summary.state.is_final() {
+        context.printer.hint(format!("`lamp logs -f {}` follows it; Ctrl-C where it was started ends it", summary.job));
+    } else if !summary.state.is_final() {
+        if summary.reason.as_deref().is_some_and(|reason| reason.contains(LIMIT_NEARS)) {
+            context.printer.hint(format!("`lamp extend {0} 2h` gives it more time, `lamp extend {0} --budget 5` more money", summary.job));
+        }
+        context.printer.hint(how_to_end(summary));
+    }
+}

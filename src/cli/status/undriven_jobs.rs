@@ -1,0 +1,100 @@
+//! The last word of a daemon that somebody ends: which jobs are under way that nobody on this workstation drives from now on.
+//!
+//! Their agents end their machines all the same; but what is interrupted stays so, and no receipt is written. What must never live
+//! here: what ends a daemon.
+
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+
+use super::summary::Summary;
+use crate::cli::Context;
+use crate::cli::output::table::{counted, some_of};
+use crate::cli::shell::job_root;
+use crate::job::JobId;
+use crate::jobdir::JobDir;
+use crate::policy::lifecycle::reconcile::{belongs_elsewhere, is_of_another};
+use crate::wire::{Store, Workstation};
+
+/// Whoever has typed Ctrl-C waits for no bucket that does not answer, nor a service manager.
+const LOOKED_FOR: Duration = Duration::from_secs(5);
+
+/// Jobs that are named; of more, how many.
+const NAMED: usize = 3;
+
+/// One job root that a daemon has just left.
+pub struct Undriven<'a> {
+    pub workstation: &'a Workstation,
+    pub store: &'a Store,
+    /// Those that it was to drive; empty: all.
+    pub jobs: &'a [JobId],
+}
+
+impl Undriven<'_> {
+    /// Says it, where there is anything to say and the job root answers in time.
+    pub async fn tell(&self, context: &Context) {
+        let found = tokio::select! {
+            found = self.found(context) => found,
+            () = context.clock.sleep(LOOKED_FOR) => Vec::new(),
+        };
+        // Of several, a command finds its job only where it is told where to look.
+        let root = if context.more_job_roots.is_empty() { None } else { Some(self.workstation.job_root.as_str()) };
+        if let Some(said) = sentence(&found, root) {
+            context.printer.note(said);
+        }
+    }
+
+    async fn found(&self, context: &Context) -> Vec<String> {
+        // Another daemon that has taken its place already drives them all.
+        if self.workstation.daemon_runs() {
+            return Vec::new();
+        }
+        let (Ok(open), Ok(here)) = (job_root::all_under_way(self.store).await, self.workstation.here()) else { return Vec::new() };
+        // Of what nobody can read nobody can say whether it is driven.
+        let ours = open.into_iter().filter_map(Result::ok).filter(|dir| self.jobs.is_empty() || self.jobs.contains(dir.job()));
+        let (owner, here, now) = (context.user.owner.as_str(), here.as_str(), context.clock.now());
+        let read = stream::iter(ours).map(|dir: JobDir| async move {
+            let summary = Summary::read(&dir, now).await.ok().flatten()?;
+            let is_elsewhere = match &summary.plan {
+                Some(plan) => belongs_elsewhere(plan, owner, here).is_some(),
+                None => is_of_another(summary.owner.as_deref(), owner).is_some(),
+            };
+            (!is_elsewhere && !summary.state.is_final() && !self.workstation.is_driven(&summary.job)).then_some(summary.job)
+        });
+        read.buffered(job_root::READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
+    }
+}
+
+/// `None`: there is nothing to say. `root`: where a command is to look.
+fn sentence(jobs: &[String], root: Option<&str>) -> Option<String> {
+    let first = jobs.first()?;
+    let lamp = root.map_or_else(|| "lamp".to_owned(), |root| format!("lamp --job-root {}", crate::cli::output::printer::shell_word(root)));
+    let place = root.map(|root| format!(" in {root}")).unwrap_or_default();
+    let names: Vec<&str> = jobs.iter().map(String::as_str).collect();
+    let are = if jobs.len() == 1 { "is" } else { "are" };
+    Some(format!(
+        "{}{place} {are} under way that nobody on this workstation drives now: {}; `{lamp} daemon --job {first} --until-done` drives that one, `{lamp} daemon` all of them",
+        counted(jobs.len() as u64, "job"),
+        some_of(&names, NAMED)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_named_with_what_drives_it() {
+        let jobs = |count: usize| (1..=count).map(|at| format!("job-{at}")).collect::<Vec<_>>();
+        assert_eq!(sentence(&[], None), None);
+        let one = "1 job is under way that nobody on this workstation drives now: job-1; `lamp daemon --job job-1 --until-done` drives that one, `lamp daemon` all of them";
+        assert_eq!(sentence(&jobs(1), None).as_deref(), Some(one));
+        let many = sentence(&jobs(5), Some("s3://b/x")).expect("there is something to say");
+        assert!(
+            many.starts_with("5 jobs in s3://b/x are under way")
+                && many.contains("job-1, job-2, job-3 and 2 more; `lamp --job-root s3://b/x daemon --job job-1"),
+            "{many}"
+        );
+        assert!(sentence(&jobs(3), None).is_some_and(|said| !said.contains("more")));
+    }
+}

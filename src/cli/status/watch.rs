@@ -1,0 +1,38 @@
+//! `lamp status --watch`: the same look again and again, on a terminal in the place of the one before.
+
+use std::time::Duration;
+
+use super::status;
+use super::summary::Summary;
+use crate::cli::shell::job_root;
+use crate::cli::shell::slow_notice::{never_silent, of_root};
+use crate::cli::{Context, ExitCode, Fault};
+
+/// Between two looks at a folder. A longer time is felt; a shorter one redraws before the user has read it.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// The same for a bucket, where each look is some requests that cost money.
+const EVERY_AWAY: Duration = Duration::from_secs(10);
+
+/// Goes on until Ctrl-C; of one job, until it has ended.
+///
+/// # Errors
+/// As `lamp status`.
+pub async fn run(args: &status::Args, context: &Context) -> Result<ExitCode, Fault> {
+    loop {
+        context.printer.clear_before_next();
+        never_silent(context, of_root(context), status::run(args, context)).await?;
+        let store = job_root::open_existing(context).await?;
+        if let Some(job) = &args.job {
+            let dir = job_root::find(&store, Some(job)).await?;
+            let summary = Summary::read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+            if summary.is_none_or(|summary| summary.state.is_final()) {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        if context.printer.reader_is_gone() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        context.clock.sleep(if store.is_folder() { EVERY } else { EVERY_AWAY }).await;
+    }
+}
