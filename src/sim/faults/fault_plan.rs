@@ -1,0 +1,384 @@
+//! What befalls a world: faults by seed, each at its moment; and the end of all faults.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::instance::{Notice, NoticeKind};
+use crate::job::Wish;
+use crate::jobdir::JobDir;
+use crate::market::{Span, Usd};
+use crate::sim::kernel::rng::Dice;
+use crate::sim::play::drivers::Party;
+use crate::sim::play::play::{HOURS, scaled};
+use crate::sim::world::active_faults::Trouble;
+use crate::sim::world::host::Host;
+use crate::sim::world::process::Process;
+use crate::sim::world::workload::ABORTED;
+use crate::sim::world::world::{Deed, OWNER, World};
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fate {
+    Weather(Trouble, Duration),
+    /// EC2 takes the machine back: the notice it gives, and whether it then does.
+    Reclaim {
+        notice: Option<Duration>,
+        takes: bool,
+    },
+    /// The first machine that runs is taken so long after it does, whenever that is, with half a minute of notice.
+    ReclaimFirst(Duration),
+    Rebalance,
+    AgentCrash,
+    CrashLoop(u32),
+    /// Its program is broken: none that comes up lives for long, as long as there are faults.
+    AgentGone,
+    /// SIGSTOP; the watchdog of its unit ends it after half a minute, unless it goes on before.
+    AgentHang(Duration),
+    Reboot,
+    KernelHang,
+    /// The host below it: nothing of the machine answers any more, and the cloud says after some minutes that its checks fail.
+    HostDies,
+    BoxClock(i64),
+    LaptopSleep(Duration),
+    ControllerKill,
+    SecondController,
+    LaptopClock(i64),
+    Stop,
+    Cancel,
+    SaveNow,
+    /// More time, or more money.
+    Extend(bool),
+    /// The driver says that the GPU is off the bus; and whether the work ends with it.
+    Xid(bool),
+    ConsoleTerminate,
+    ConsoleStop,
+    /// A whole zone: its machines lose their power, it has no others, and the cloud cannot say how any of them are. When it is
+    /// over, its machines boot.
+    ZoneOutage(Duration),
+}
+
+impl Fate {
+    /// A person ends the job, or its machine, which is the same.
+    fn is_a_persons_end(self) -> bool {
+        matches!(self, Fate::Stop | Fate::Cancel | Fate::ConsoleTerminate | Fate::ConsoleStop)
+    }
+}
+
+/// What a seed has once found, told on its own: a new throw of the dice changes every seed, and no story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Story {
+    /// A machine is taken before its agent has a word, while the laptop sleeps for longer than the cloud shows it; and whoever
+    /// launched it is gone.
+    DiedUnseen,
+    /// The same, and the job is to stop before the laptop wakes: nobody asks for the machine again.
+    DiedUnwanted,
+    /// The same, and whoever launched it lives: the name of the machine is all that is known of it.
+    DiedNamed,
+    /// A kernel hangs under a machine that was heard, while the laptop sleeps for longer than the cloud shows its end.
+    HungUnseen,
+    /// A machine does its work and puts itself out, while the laptop sleeps for longer than the cloud shows that.
+    EndedUnseen,
+    /// A machine is taken from a laptop whose clock is a day behind, and is right again half an hour later.
+    ClockBehind,
+    /// The machine's zone is out for less than a lease, and comes back.
+    ZoneBlinks,
+    /// It is cancelled in the middle of its work.
+    Cancelled,
+}
+
+impl Story {
+    pub const ALL: [Story; 8] = [
+        Story::DiedUnseen,
+        Story::DiedUnwanted,
+        Story::DiedNamed,
+        Story::HungUnseen,
+        Story::EndedUnseen,
+        Story::ClockBehind,
+        Story::ZoneBlinks,
+        Story::Cancelled,
+    ];
+}
+
+/// The faults of a story, in order of their times.
+pub fn story(story: Story) -> Vec<Due> {
+    let due = |at, fate| Due { at: Duration::from_secs(at), fate };
+    let asleep = || due(3, Fate::LaptopSleep(Duration::from_secs(2 * 3600)));
+    let taken = |at| due(at, Fate::Reclaim { notice: None, takes: true });
+    let mute = due(0, Fate::Weather(Trouble::MetadataDown, Duration::from_secs(1800)));
+    let killed = due(4, Fate::ControllerKill);
+    match story {
+        Story::DiedUnseen => vec![mute, asleep(), killed, taken(120)],
+        Story::DiedUnwanted => vec![mute, asleep(), killed, taken(120), due(3600, Fate::Stop)],
+        Story::DiedNamed => vec![mute, asleep(), taken(120)],
+        Story::HungUnseen => vec![asleep(), due(50, Fate::KernelHang)],
+        Story::EndedUnseen => vec![asleep()],
+        Story::ClockBehind => vec![due(10, Fate::LaptopClock(-86_400_000)), taken(60), due(1860, Fate::LaptopClock(0))],
+        Story::ZoneBlinks => vec![due(60, Fate::ZoneOutage(Duration::from_secs(20 * 60)))],
+        Story::Cancelled => vec![due(60, Fate::Cancel)],
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    pub at: Duration,
+    pub fate: Fate,
+}
+
+const WEATHERS: [Trouble; 17] = [
+    Trouble::StoreDown,
+    Trouble::StoreLossy,
+    Trouble::StoreLossy,
+    Trouble::StoreStale,
+    Trouble::LaptopOffline,
+    Trouble::MachineOffline,
+    Trouble::Ec2Down,
+    Trouble::Ec2Throttled,
+    Trouble::Ec2Lossy,
+    Trouble::Ec2Lossy,
+    Trouble::Ec2Stale,
+    Trouble::NoCapacityA,
+    Trouble::NoCapacityB,
+    Trouble::StuckEnds,
+    Trouble::LateShows,
+    Trouble::NvmlLost,
+    Trouble::MetadataDown,
+];
+
+/// What worlds have had for so long only, and how long each may last in one of six hours. Of the two that befall what is launched
+/// meanwhile every other one is there at the first launch.
+const NEWER: [(Trouble, u64); 6] = [
+    (Trouble::SignedOut, 3 * 3600),
+    (Trouble::SignedOut, 1200),
+    (Trouble::RoleGone, 3600),
+    (Trouble::Withdraws, 1800),
+    (Trouble::BadBoots, 1800),
+    (Trouble::PowerBroken, 5400),
+];
+
+/// The faults of one seed, in order of their times. `newer`: those too that came into the world after the seeds that are of a time before.
+pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
+    let count = (3 + dice.roll(12)) * hours / HOURS;
+    let mut due: Vec<Due> = (0..count).map(|_| Due { at: dice.between(Duration::ZERO, until), fate: one(dice, hours) }).collect();
+    // Faults come by the hour; what a person wants comes once, however long the job is.
+    let people = dice.fork("people");
+    due.retain(|due| !due.fate.is_a_persons_end() || people.roll(hours) < HOURS);
+    // The launch and what surrounds it deserve a storm of their own.
+    if dice.percent(50) {
+        let trouble = dice.pick(&[Trouble::Ec2Lossy, Trouble::LateShows, Trouble::Ec2Stale, Trouble::StoreLossy, Trouble::StoreStale]);
+        due.push(Due { at: Duration::ZERO, fate: Fate::Weather(trouble, Duration::from_secs(600)) });
+    }
+    let zone = dice.fork("zone");
+    for _ in 0..hours / HOURS {
+        if zone.percent(8) {
+            let lasts = zone.between(Duration::from_secs(120), Duration::from_secs(3600));
+            due.push(Due { at: zone.between(Duration::ZERO, until), fate: Fate::ZoneOutage(lasts) });
+        }
+    }
+    let alone = dice.fork("alone");
+    if alone.percent(8) {
+        // Nobody is left but the switch on the machine, and the sweeper where there is one.
+        let at = alone.between(Duration::ZERO, until);
+        due.extend([Due { at, fate: Fate::AgentGone }, Due { at, fate: Fate::LaptopSleep(scaled(24 * 3600, hours)) }]);
+    }
+    let later = dice.fork("newer");
+    for _ in 0..hours / HOURS {
+        if newer && later.percent(30) {
+            let (trouble, longest) = later.pick(&NEWER);
+            let lasts = later.between(Duration::from_secs(60), scaled(longest, hours));
+            let at_launch = matches!(trouble, Trouble::Withdraws | Trouble::BadBoots) && later.percent(50);
+            let at = if at_launch { Duration::ZERO } else { later.between(Duration::ZERO, until) };
+            due.push(Due { at, fate: Fate::Weather(trouble, lasts) });
+        }
+    }
+    let hosts = dice.fork("hosts");
+    for _ in 0..hours / HOURS {
+        if newer && hosts.percent(10) {
+            due.push(Due { at: hosts.between(Duration::ZERO, until), fate: Fate::HostDies });
+        }
+    }
+    due.sort_by_key(|due| due.at);
+    due
+}
+
+fn one(dice: &Dice, hours: u64) -> Fate {
+    let secs = Duration::from_secs;
+    // Through the whole world, and in a long one for days.
+    let days = scaled(24 * 3600, hours);
+    let sign = if dice.percent(50) { 1 } else { -1 };
+    match dice.roll(107) {
+        0..36 => Fate::Weather(dice.pick(&WEATHERS), dice.between(secs(20), secs(2700))),
+        36..40 => Fate::Weather(Trouble::DiskFull, dice.between(secs(30), secs(900))),
+        40..54 => {
+            Fate::Reclaim { notice: dice.pick(&[None, Some(secs(120)), Some(secs(120)), Some(secs(30)), Some(secs(300))]), takes: dice.percent(80) }
+        }
+        54..56 => Fate::Rebalance,
+        56..62 => Fate::AgentCrash,
+        62..65 => Fate::CrashLoop(3 + dice.roll(6) as u32),
+        65..69 => Fate::AgentHang(dice.between(secs(5), secs(120))),
+        69..73 => Fate::Reboot,
+        73..76 => Fate::KernelHang,
+        76..79 => Fate::BoxClock(sign * 3_600_000),
+        79..86 => Fate::LaptopSleep(dice.pick(&[secs(60), secs(3600), secs(3 * 3600), days])),
+        86..91 => Fate::ControllerKill,
+        91..93 => Fate::SecondController,
+        93..94 => Fate::LaptopClock(sign * 86_400_000),
+        94..95 => Fate::Stop,
+        95..96 => Fate::Cancel,
+        96..97 => Fate::SaveNow,
+        97..98 => Fate::ConsoleTerminate,
+        98..99 => Fate::ConsoleStop,
+        99..102 => Fate::Xid(dice.percent(60)),
+        102..104 => Fate::Extend(dice.percent(50)),
+        104..106 => Fate::Weather(Trouble::PriceHigh, dice.between(secs(60), secs(2700))),
+        _ => Fate::Weather(Trouble::QuotaFull, dice.between(secs(60), secs(1200))),
+    }
+}
+
+/// Lets them befall the world, one after the other.
+pub async fn befall(world: Arc<World>, laptop: Arc<Party>, due: Vec<Due>) {
+    for Due { at, fate } in due {
+        world.timeline.sleep(at.saturating_sub(world.timeline.now())).await;
+        world.told(format_args!("FATE {fate:?}"));
+        let (world, laptop) = (Arc::clone(&world), Arc::clone(&laptop));
+        tokio::task::spawn_local(async move { strike(&world, &laptop, fate).await });
+    }
+}
+
+async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
+    let fate = match fate {
+        Fate::ReclaimFirst(after) => {
+            while world.ec2.running(OWNER).is_none() {
+                world.timeline.sleep(Duration::from_secs(1)).await;
+            }
+            world.timeline.sleep(after).await;
+            Fate::Reclaim { notice: Some(Duration::from_secs(30)), takes: true }
+        }
+        fate => fate,
+    };
+    let host = world.ec2.running(OWNER);
+    match fate {
+        Fate::Weather(trouble, lasts) => weather(world, host, trouble, lasts).await,
+        Fate::LaptopSleep(time) => {
+            laptop.sleep(true);
+            world.timeline.sleep(time).await;
+            laptop.sleep(false);
+        }
+        Fate::ControllerKill => laptop.kill_controller(),
+        Fate::SecondController => drop(tokio::task::spawn_local(Party::new(world, "second").drive())),
+        Fate::LaptopClock(off) => laptop.wall_off.store(off, Ordering::Relaxed),
+        Fate::Stop => wish(world, laptop, Wish::Stop).await,
+        Fate::Cancel => wish(world, laptop, Wish::Cancel).await,
+        Fate::SaveNow => wish(world, laptop, Wish::Checkpoint).await,
+        Fate::Extend(true) => wish(world, laptop, Wish::Extend { time: Some(Span::from_secs(3600)), budget: None, fallback_cost: None }).await,
+        Fate::Extend(false) => wish(world, laptop, Wish::Extend { time: None, budget: Some(Usd::from_micros(1_000_000)), fallback_cost: None }).await,
+        _ => {
+            if let Some(host) = host {
+                on_machine(world, &host, fate).await;
+            }
+        }
+    }
+}
+
+async fn weather(world: &Arc<World>, host: Option<Arc<Host>>, trouble: Trouble, lasts: Duration) {
+    world.weather.begin(trouble, lasts);
+    if let (Trouble::DiskFull, Some(host)) = (trouble, host) {
+        host.disk.fill(true);
+        world.timeline.sleep(lasts).await;
+        host.disk.fill(false);
+    }
+}
+
+/// Asks as `lamp stop` does, until the job directory has it; the times are by the asking workstation's clock.
+async fn wish(world: &Arc<World>, laptop: &Arc<Party>, wish: Wish) {
+    let line = crate::sim::world::store::Line { world: Arc::clone(world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None };
+    let dir = JobDir::new(Arc::new(line), world.newest_job().clone());
+    let off = jiff::SignedDuration::from_millis(laptop.wall_off.load(Ordering::Relaxed));
+    while dir.add_request(wish, "somebody", world.timeline.wall() + off).await.is_err() {
+        world.timeline.sleep(Duration::from_secs(5)).await;
+    }
+}
+
+async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
+    let agent = host.state().agent.clone();
+    match fate {
+        Fate::Reclaim { notice, takes } => reclaim(world, host, notice, takes).await,
+        Fate::Rebalance => {
+            let notice = Notice { kind: NoticeKind::Rebalance, at: world.timeline.wall(), detail: "rebalance".into() };
+            host.state().notices.push(notice);
+        }
+        Fate::AgentCrash => agent.iter().for_each(|agent| agent.kill()),
+        Fate::CrashLoop(times) => crash_loop(host, agent, times),
+        Fate::AgentGone => crash_loop(host, agent, u32::MAX),
+        Fate::AgentHang(time) => {
+            let Some(agent) = agent else { return };
+            // A long one dies of it, by the watchdog.
+            agent.freeze(true);
+            world.timeline.sleep(time).await;
+            agent.freeze(false);
+        }
+        Fate::Reboot => host.state().reboot.iter().for_each(|boot| boot.kill()),
+        Fate::KernelHang => host.kernel.freeze(true),
+        Fate::HostDies => host.die(),
+        Fate::BoxClock(off) => host.set_clock(off),
+        Fate::Xid(ends) => {
+            host.state().xids.push(79);
+            if ends {
+                world.timeline.sleep(Duration::from_secs(3)).await;
+                host.state().starts.last().iter().for_each(|start| start.end_by(ABORTED));
+            }
+        }
+        Fate::ZoneOutage(lasts) => zone_outage(world, host, lasts).await,
+        Fate::ConsoleTerminate => world.ec2.terminate(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown"),
+        Fate::ConsoleStop if host.plan.offer.market == crate::market::Market::OnDemand => {
+            world.ec2.stop(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown");
+        }
+        _ => {}
+    }
+}
+
+async fn zone_outage(world: &Arc<World>, host: &Arc<Host>, lasts: Duration) {
+    let empty = if host.plan.offer.zone.as_str() == "us-east-1a" { Trouble::NoCapacityA } else { Trouble::NoCapacityB };
+    world.weather.begin(Trouble::Ec2Down, lasts);
+    world.weather.begin(empty, lasts);
+    host.kernel.freeze(true);
+    world.timeline.sleep(lasts).await;
+    host.state().reboot.iter().for_each(|boot| boot.kill());
+    host.revive();
+}
+
+fn crash_loop(host: &Host, agent: Option<Arc<Process>>, times: u32) {
+    host.state().crash_loop = times;
+    agent.iter().for_each(|agent| agent.kill());
+}
+
+pub(crate) async fn reclaim(world: &Arc<World>, host: &Arc<Host>, notice: Option<Duration>, takes: bool) {
+    if host.plan.offer.market != crate::market::Market::Spot {
+        return;
+    }
+    if let Some(ahead) = notice {
+        let at = world.timeline.wall() + ahead;
+        host.state().notices.push(Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() });
+        world.happened(&Deed::Noticed { host, ahead });
+        world.timeline.sleep(ahead).await;
+    }
+    if takes {
+        // It may be late by some seconds.
+        world.timeline.sleep(world.dice.faults.between(Duration::ZERO, Duration::from_secs(40))).await;
+        world.ec2.terminate(world, &host.id, "Server.SpotInstanceTermination: no Spot capacity");
+    }
+}
+
+/// The end of all faults: what can be well is well. A kernel that hangs hangs on.
+pub fn make_well(world: &Arc<World>, laptop: &Arc<Party>) {
+    world.told(format_args!("ALL FAULTS ARE OVER"));
+    world.weather.clear();
+    world.sold.make_room();
+    laptop.sleep(false);
+    laptop.wall_off.store(0, Ordering::Relaxed);
+    if let Some(host) = world.ec2.running(OWNER) {
+        host.disk.fill(false);
+        host.set_clock(0);
+        host.state().crash_loop = 0;
+    }
+}

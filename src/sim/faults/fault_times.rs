@@ -1,0 +1,46 @@
+//! Which faults of a world found a machine to befall: one that finds none is no fault, and a kind that never finds one is not tried.
+//!
+//! What must never live here: what a fault does (that is [`super::fault_plan`]).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use super::fault_plan::{Due, Fate};
+use crate::market::Market;
+use crate::sim::world::host::Host;
+use crate::sim::world::world::{OWNER, World};
+
+/// By kind: how many there were, and how many of them found a machine.
+pub type Strikes = BTreeMap<String, (u64, u64)>;
+
+/// Looks at each of them just before it befalls the world.
+pub async fn watch(world: Arc<World>, due: Vec<Due>, strikes: Arc<Mutex<Strikes>>) {
+    for Due { at, fate } in due {
+        world.timeline.sleep(at.saturating_sub(world.timeline.now())).await;
+        let kind = kind(fate);
+        let found = finds(&world, fate);
+        let mut strikes = strikes.lock().expect("nobody panics while counting");
+        let (all, struck) = strikes.entry(kind).or_default();
+        (*all, *struck) = (*all + 1, *struck + u64::from(found));
+    }
+}
+
+/// A fault by its name, and a trouble by its own.
+fn kind(fate: Fate) -> String {
+    let words = match fate {
+        Fate::Weather(trouble, _) => format!("{trouble:?}"),
+        fate => format!("{fate:?}"),
+    };
+    words.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
+fn finds(world: &World, fate: Fate) -> bool {
+    let is_on = |host: &Host, market: Market| host.plan.offer.market == market;
+    world.ec2.running(OWNER).is_some_and(|host| match fate {
+        Fate::Reclaim { .. } | Fate::ReclaimFirst(_) => is_on(&host, Market::Spot),
+        Fate::ConsoleStop => is_on(&host, Market::OnDemand),
+        Fate::AgentCrash | Fate::CrashLoop(_) | Fate::AgentGone | Fate::AgentHang(_) => host.state().agent.is_some(),
+        Fate::Reboot => host.state().reboot.is_some(),
+        _ => host.kernel.is_running(),
+    })
+}

@@ -1,0 +1,11 @@
+//! What must hold in every simulated world, and who observes it.
+
+pub(crate) mod ends;
+pub(crate) mod laws;
+pub(crate) mod observer;
+pub(crate) mod observer_heartbeat;
+pub(crate) mod observer_minutes;
+pub(crate) mod observer_saves;
+pub(crate) mod outcomes;
+pub(crate) mod receipt_check;
+pub(crate) mod saves;

@@ -1,0 +1,136 @@
+//! Those who drive the job: the laptop, another laptop, and the sweeper in the cloud. Each runs the shipped controller.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::controller::Controller;
+use crate::market::{self, Zone};
+use crate::ports::{Clock, Cloud, Store};
+use crate::sim::laws::observer::Judge;
+use crate::sim::world::active_faults::Trouble;
+use crate::sim::world::cloud_port::Ec2Line;
+use crate::sim::world::host::Counted;
+use crate::sim::world::process::Process;
+use crate::sim::world::process_ports::Through;
+use crate::sim::world::store::Line;
+use crate::sim::world::world::{OWNER, World};
+
+/// A visit's part of the four minutes that the function has.
+const VISIT_ROOM: Duration = Duration::from_secs(235);
+
+/// How often the sweeper comes: as often as the real one.
+const SWEEP_EVERY: Duration = Duration::from_secs(300);
+
+/// A workstation: its controller, its clock, its lid.
+pub struct Party {
+    pub world: Arc<World>,
+    pub who: String,
+    /// How far its wall clock is off, milliseconds.
+    pub wall_off: AtomicI64,
+    process: Mutex<Option<Arc<Process>>>,
+    asleep: Mutex<bool>,
+}
+
+impl Party {
+    pub fn new(world: &Arc<World>, who: &str) -> Arc<Self> {
+        let (process, asleep) = (Mutex::default(), Mutex::default());
+        Arc::new(Party { world: Arc::clone(world), who: who.to_owned(), wall_off: AtomicI64::new(0), process, asleep })
+    }
+
+    /// Drives all jobs, through every death of the controller, until `over` says that there is nothing more to do.
+    pub async fn drive(self: Arc<Self>) {
+        loop {
+            let process = Process::mortal(None, self.world.next_death("controller"));
+            process.freeze(*self.asleep.lock().expect("only set"));
+            *self.process.lock().expect("only set") = Some(Arc::clone(&process));
+            let controller = controller(&process, &self.world, &self.who, Trouble::LaptopOffline, Some(&self));
+            let counted = Counted { world: &self.world, kind: "controller", process: &process };
+            tokio::select! {
+                biased;
+                () = process.died() => self.world.told(format_args!("{}: the controller died", self.who)),
+                () = controller.drive_all(&[], |_| ()) => {}
+            }
+            drop((counted, controller));
+            self.world.controller_died(&self.who);
+            self.world.timeline.sleep(Duration::from_secs(5)).await;
+        }
+    }
+
+    pub fn kill_controller(&self) {
+        if let Some(process) = self.process.lock().expect("only set").as_ref() {
+            process.kill();
+        }
+    }
+
+    /// Closes or opens the lid.
+    pub fn sleep(&self, asleep: bool) {
+        *self.asleep.lock().expect("only set") = asleep;
+        if let Some(process) = self.process.lock().expect("only set").as_ref() {
+            process.freeze(asleep);
+        }
+    }
+}
+
+/// The shipped controller over one party's lines. `None`: its clock is the world's.
+fn controller(process: &Arc<Process>, world: &Arc<World>, who: &str, cut_by: Trouble, party: Option<&Arc<Party>>) -> Controller {
+    let line = Line { world: Arc::clone(world), who: who.to_owned(), cut_by, disk: None };
+    let store: Arc<dyn Store> = Through::<dyn Store>::new(process, Arc::new(line));
+    let ec2 = Ec2Line { world: Arc::clone(world), who: who.to_owned(), cut_by: party.map(|_| cut_by) };
+    let cloud: Arc<dyn Cloud> = Through::<dyn Cloud>::new(process, Arc::new(ec2));
+    let clock = PartyClock { world: Arc::clone(world), party: party.cloned() };
+    let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(process, Arc::new(clock));
+    Controller::new(store, [(market::Cloud::Aws, cloud)].into(), clock, OWNER.into(), who.to_owned(), Zone::new(format!("ws-{who}")))
+}
+
+/// A person at a workstation, for one command.
+pub fn person(world: &Arc<World>) -> Controller {
+    controller(&Process::new(None), world, "user", Trouble::LaptopOffline, None)
+}
+
+/// Comes every five minutes, with the program that AWS Lambda runs and as much time as that has there.
+pub async fn sweep(world: Arc<World>) {
+    loop {
+        world.timeline.sleep(SWEEP_EVERY).await;
+        let process = Process::new(None);
+        // Inside the cloud there is no laptop's line to cut.
+        let controller = controller(&process, &world, "sweeper", Trouble::StoreDown, None);
+        let (due, could, throttled) = (world.due(), Judge::can_sweep(&world), world.weather.is(Trouble::Ec2Throttled));
+        let visit = controller.visit("sim", "sim", VISIT_ROOM).await;
+        // Excused by the weather alone, and never by its own word.
+        if could && Judge::can_sweep(&world) && !world.weather.is(Trouble::Ec2Throttled) && !throttled {
+            world.visited(due);
+        }
+        for ended in &visit.ended {
+            world.told(format_args!("sweeper: {} ended: {}", ended.machine, ended.why));
+        }
+        for trouble in &visit.trouble {
+            world.told(format_args!("sweeper: {}: {}", trouble.what, trouble.why));
+        }
+    }
+}
+
+struct PartyClock {
+    world: Arc<World>,
+    party: Option<Arc<Party>>,
+}
+
+#[async_trait]
+impl Clock for PartyClock {
+    fn now(&self) -> Timestamp {
+        let off = self.party.as_ref().map_or(0, |party| party.wall_off.load(Ordering::Relaxed));
+        self.world.timeline.wall() + SignedDuration::from_millis(off)
+    }
+    fn mono(&self) -> Duration {
+        crate::sim::faults::planted_bugs::steady(&self.world, || self.now())
+    }
+    fn boot(&self) -> String {
+        String::new()
+    }
+    async fn sleep(&self, time: Duration) {
+        self.world.timeline.sleep(time).await;
+    }
+}

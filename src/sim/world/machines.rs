@@ -1,0 +1,380 @@
+//! The machines of the false EC2: their states as they really are, their tokens, and the ledger of what they cost.
+//!
+//! What the cloud bills here is the truth that receipts are compared with. What must never live here: a call that fails
+//! (that is [`super::cloud_port`]).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::active_faults::Trouble;
+use super::billing::Bill;
+use super::host::Host;
+use super::world::{Deed, Which, World, which};
+use crate::instance::{InstanceState, InstanceView, Tags};
+use crate::job::Plan;
+use crate::market::Offer;
+use crate::sim::faults::planted_bugs::KILL_AT_TAG;
+use crate::sim::kernel::virtual_time::at;
+use crate::sim::laws::laws::CANARY;
+
+/// Terminated machines are shown for about an hour.
+const SHOWN_AFTER_END: Duration = Duration::from_secs(3600);
+
+/// How late a machine shows while that is the trouble. Less than the five minutes of the NotFound rule, in an answer that is 25 s old
+/// too (seed 1282: with 299 s it was shown after 324).
+const LATE_SHOW: Duration = Duration::from_secs(270);
+
+/// A machine that hangs in its end stays so long unless it is forced.
+const STUCK: Duration = Duration::from_secs(20 * 60);
+
+pub enum Launched {
+    New(String),
+    /// The token is known, with the same request.
+    Same(String),
+    /// The token is known, with another request; and its machine.
+    Mismatch(String),
+    /// The token's machine has ended.
+    Spent,
+}
+
+/// One state and since when.
+#[derive(Clone)]
+struct Moment {
+    since: Duration,
+    state: InstanceState,
+    reason: Option<String>,
+    /// When it last began to stop or to end: the one date that EC2 shows, whatever it showed before.
+    dated: Option<Duration>,
+}
+
+pub struct Machine {
+    pub id: String,
+    pub tags: BTreeMap<String, String>,
+    pub offer: Offer,
+    pub token: String,
+    request: Vec<u8>,
+    pub launched: Duration,
+    shown: Duration,
+    /// When billing ended.
+    pub ended: Option<Duration>,
+    history: Vec<Moment>,
+    pub stuck: bool,
+    /// EC2 itself took it back.
+    pub(crate) taken: bool,
+    pub host: Option<Arc<Host>>,
+    /// What it did before it was stopped and started again.
+    pub before: Vec<Bill>,
+    /// Its tags as they were, each until when: an old answer shows old tags.
+    tags_before: Vec<(Duration, BTreeMap<String, String>)>,
+}
+
+#[derive(Default)]
+pub struct Ec2(Mutex<Vec<Machine>>);
+
+impl Machine {
+    pub fn state(&self) -> InstanceState {
+        self.history.last().map_or(InstanceState::Pending, |moment| moment.state)
+    }
+
+    /// Launched in this world by one of us; the others were there before.
+    pub fn is_of_a_plan(&self) -> bool {
+        self.host.is_some()
+    }
+
+    pub fn owner(&self) -> Option<&str> {
+        self.tags.get(crate::instance::OWNER_TAG).map(String::as_str)
+    }
+
+    /// The attempt that it was launched, or started again, for.
+    pub fn attempt(&self) -> Option<Which> {
+        Tags::from_map(&self.tags).ok().map(|tags| which(tags.job.as_str(), tags.attempt.number()))
+    }
+
+    /// It hangs in its end, and only by force comes out of it soon.
+    pub fn hangs_in_its_end(&self) -> bool {
+        self.stuck && matches!(self.state(), InstanceState::Stopping | InstanceState::ShuttingDown)
+    }
+
+    /// When it was first launched, or started, for the attempt that it has now.
+    pub fn begun(&self) -> Duration {
+        let of_this = self.before.iter().filter(|bill| self.attempt() == Some(bill.attempt));
+        of_this.map(|bill| bill.ended.saturating_sub(bill.ran)).min().unwrap_or(self.launched)
+    }
+
+    /// When it was terminated or stopped, if it is.
+    pub fn gone(&self) -> Option<Duration> {
+        self.history.last().filter(|moment| moment.state.is_out()).map(|moment| moment.since)
+    }
+
+    fn tags_at(&self, seen: Duration) -> &BTreeMap<String, String> {
+        self.tags_before.iter().find(|(until, _)| seen < *until).map_or(&self.tags, |(_, tags)| tags)
+    }
+
+    fn tag(&mut self, tags: impl IntoIterator<Item = (String, String)>, now: Duration) {
+        self.tags_before.push((now, self.tags.clone()));
+        self.tags.extend(tags);
+    }
+
+    fn view(&self, seen: Duration) -> Option<InstanceView> {
+        let moment = self.history.iter().rev().find(|moment| moment.since <= seen).or(self.history.first())?;
+        // As it was then, in all of it: who sees it stand sees its last start too, and not the one that came meanwhile.
+        let stood = self.launched > seen && moment.state == InstanceState::Stopped;
+        let launched = self.before.last().filter(|_| stood).map_or(self.launched, |before| before.ended.saturating_sub(before.ran));
+        let gone = moment.state.is_terminated() && seen.saturating_sub(moment.since) > SHOWN_AFTER_END;
+        if seen < self.shown || gone {
+            return None;
+        }
+        Some(InstanceView {
+            id: self.id.clone(),
+            cloud: self.offer.cloud,
+            region: self.offer.region.clone(),
+            instance_type: self.offer.instance_type.clone(),
+            market: self.offer.market,
+            state: moment.state,
+            tags: Tags::from_map(self.tags_at(seen)).ok()?,
+            client_token: Some(self.token.clone()),
+            launched: at(launched),
+            ended: moment.dated.map(at),
+            state_reason: moment.reason.clone(),
+        })
+    }
+}
+
+/// From pending to running, some seconds later, and on; or, `withdrawn`, to its end before it ran.
+fn boot(world: &Arc<World>, id: &str, host: Arc<Host>, withdrawn: bool) {
+    let (world, id) = (Arc::clone(world), id.to_owned());
+    tokio::task::spawn_local(async move {
+        world.timeline.sleep(world.dice.cloud.between(Duration::from_secs(5), Duration::from_secs(40))).await;
+        if withdrawn {
+            let reason = "Server.InternalError: Internal error on launch";
+            world.ec2.enter(&world, &id, InstanceState::Terminated, Some(reason), &[InstanceState::Pending]);
+        } else if world.ec2.enter(&world, &id, InstanceState::Running, None, &[InstanceState::Pending]) {
+            host.run().await;
+        }
+    });
+}
+
+impl Ec2 {
+    pub fn knows(&self, token: &str) -> bool {
+        self.lock().iter().any(|machine| machine.token == token)
+    }
+
+    pub fn launch(&self, world: &Arc<World>, plan: &Plan) -> Launched {
+        let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid)).expect("a plan is a record");
+        let mut machines = self.lock();
+        // A token is kept by zone where the request names one: in another it buys another machine
+        // (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html, "RunInstances idempotency").
+        let is_known = |machine: &&Machine| machine.token == plan.client_token && machine.offer.zone == plan.offer.zone;
+        if let Some(known) = machines.iter().find(is_known) {
+            return match () {
+                () if known.request != request => Launched::Mismatch(known.id.clone()),
+                () if known.state().is_terminated() => Launched::Spent,
+                () => Launched::Same(known.id.clone()),
+            };
+        }
+        let now = world.timeline.now();
+        let id = format!("i-{:04}", machines.len() + 1);
+        let late = world.weather.is(Trouble::LateShows);
+        let host = Host::new(world, &id, plan);
+        machines.push(Machine {
+            id: id.clone(),
+            tags: plan.tags.clone().into_iter().chain([("team".to_owned(), CANARY.to_owned())]).collect(),
+            offer: plan.offer.clone(),
+            token: plan.client_token.clone(),
+            request,
+            launched: now,
+            shown: now + if late { LATE_SHOW } else { world.dice.cloud.between(Duration::ZERO, Duration::from_secs(4)) },
+            ended: None,
+            history: vec![Moment { since: now, state: InstanceState::Pending, reason: None, dated: None }],
+            stuck: false,
+            taken: false,
+            host: Some(Arc::clone(&host)),
+            before: Vec::new(),
+            tags_before: Vec::new(),
+        });
+        drop(machines);
+        boot(world, &id, host, world.weather.is(Trouble::Withdraws));
+        Launched::New(id)
+    }
+
+    /// StartInstances: the state in which it was found. It boots from the disk that it has, for the attempt of this plan.
+    pub fn start(&self, world: &Arc<World>, id: &str, plan: &Plan) -> Option<InstanceState> {
+        let now = world.timeline.now();
+        let host = {
+            let mut machines = self.lock();
+            let machine = machines.iter_mut().find(|machine| machine.id == id)?;
+            let (found, was) = (machine.state(), machine.attempt());
+            let bill = was.zip(machine.ended).map(|(attempt, ended)| Bill {
+                attempt,
+                usd: machine.cost_of_this(now),
+                ran: ended.saturating_sub(machine.launched),
+                ended,
+            });
+            // The tags first, whatever comes of the start.
+            machine.tag(plan.tags.clone(), now);
+            if found != InstanceState::Stopped {
+                return Some(found);
+            }
+            machine.before.extend(bill);
+            (machine.launched, machine.ended) = (now, None);
+            machine.history.push(Moment { since: now, state: InstanceState::Pending, reason: None, dated: None });
+            let host = Host::again(machine.host.as_ref()?, plan);
+            machine.host = Some(Arc::clone(&host));
+            host
+        };
+        world.happened(&Deed::State { id, state: InstanceState::Pending, reason: "started again" });
+        boot(world, id, host, false);
+        Some(InstanceState::Stopped)
+    }
+
+    /// A machine of somebody else, running for ever.
+    pub fn add_foreign(&self, id: &str, tags: BTreeMap<String, String>, offer: Offer) {
+        let history = vec![Moment { since: Duration::ZERO, state: InstanceState::Running, reason: None, dated: None }];
+        let (launched, shown, token) = (Duration::ZERO, Duration::ZERO, id.to_owned());
+        let foreign = Machine {
+            id: id.to_owned(),
+            tags,
+            offer,
+            token,
+            request: vec![],
+            launched,
+            shown,
+            ended: None,
+            history,
+            stuck: false,
+            taken: false,
+            host: None,
+            before: Vec::new(),
+            tags_before: Vec::new(),
+        };
+        self.lock().push(foreign);
+    }
+
+    /// Moves a machine on, if it is in one of these states.
+    fn enter(&self, world: &Arc<World>, id: &str, state: InstanceState, reason: Option<&str>, from: &[InstanceState]) -> bool {
+        let now = world.timeline.now();
+        {
+            let mut machines = self.lock();
+            let Some(machine) = machines.iter_mut().find(|machine| machine.id == id && from.contains(&machine.state())) else { return false };
+            if !state.bills() && machine.ended.is_none() {
+                machine.ended = Some(now);
+                machine.taken = reason.is_some_and(|reason| reason.starts_with("Server.Spot"));
+            }
+            let last = machine.history.last();
+            let reason = reason.map(str::to_owned).or_else(|| last.and_then(|moment| moment.reason.clone()));
+            // EC2 dates what was asked of it, and not what came from within the machine (`StateTransitionReason: "User initiated"`).
+            let from_within = reason.as_deref().is_some_and(|reason| reason.starts_with("Client.InstanceInitiated"));
+            let begins = (matches!(state, InstanceState::Stopping | InstanceState::ShuttingDown) && !from_within).then_some(now);
+            let dated = begins.or(last.and_then(|moment| moment.dated)).filter(|_| !state.bills());
+            machine.history.push(Moment { since: now, state, reason, dated });
+            if !state.bills()
+                && let Some(host) = &machine.host
+            {
+                host.kernel.kill();
+            }
+        }
+        world.happened(&Deed::State { id, state, reason: reason.unwrap_or_default() });
+        true
+    }
+
+    pub fn terminate(&self, world: &Arc<World>, id: &str, reason: &str) {
+        use InstanceState::{Pending, Running, ShuttingDown, Stopped, Stopping, Terminated};
+        if self.enter(world, id, ShuttingDown, Some(reason), &[Pending, Running, Stopping, Stopped]) {
+            self.finish(world, id, ShuttingDown, Terminated);
+        } else {
+            self.force(world, id, ShuttingDown, Terminated);
+        }
+    }
+
+    pub fn stop(&self, world: &Arc<World>, id: &str, reason: &str) {
+        use InstanceState::{Running, Stopped, Stopping};
+        if self.enter(world, id, Stopping, Some(reason), &[Running]) {
+            self.finish(world, id, Stopping, Stopped);
+        } else {
+            self.force(world, id, Stopping, Stopped);
+        }
+    }
+
+    /// Asked again of a machine that hangs in its end: whoever asks does so by force.
+    fn force(&self, world: &Arc<World>, id: &str, from: InstanceState, to: InstanceState) {
+        if self.with(id, |machine| machine.stuck) == Some(true) {
+            self.enter(world, id, to, None, &[from]);
+        }
+    }
+
+    /// The end of an end, some time later.
+    fn finish(&self, world: &Arc<World>, id: &str, from: InstanceState, to: InstanceState) {
+        let stuck = world.weather.is(Trouble::StuckEnds);
+        self.with_mut(id, |machine| machine.stuck = stuck);
+        let time = if stuck { STUCK } else { world.dice.cloud.between(Duration::from_secs(8), Duration::from_secs(70)) };
+        let (world, id) = (Arc::clone(world), id.to_owned());
+        tokio::task::spawn_local(async move {
+            world.timeline.sleep(time).await;
+            world.ec2.enter(&world, &id, to, None, &[from]);
+        });
+    }
+
+    /// A cap is never lowered.
+    pub fn raise_kill_at(&self, id: &str, kill_at: Timestamp, now: Duration) {
+        self.with_mut(id, |machine| {
+            let set = Tags::from_map(&machine.tags).ok().and_then(|tags| tags.kill_at);
+            if set.is_none_or(|set| set < kill_at) {
+                machine.tag([(KILL_AT_TAG.to_owned(), kill_at.to_string())], now);
+            }
+        });
+    }
+
+    /// InvalidInstanceID.NotFound: a machine that was just launched is not known to every server of EC2 yet.
+    pub fn is_known(&self, id: &str, now: Duration) -> bool {
+        self.with(id, |machine| machine.shown <= now) == Some(true)
+    }
+
+    /// What Describe by this owner's tag says of the world as it was `behind` ago.
+    pub fn views(&self, owner: &str, behind: Duration) -> Vec<InstanceView> {
+        let machines = self.lock();
+        let Some(now) = machines.iter().find_map(|machine| machine.host.as_ref()).map(|host| host.world.timeline.now()) else { return Vec::new() };
+        let ours = machines.iter().filter(|machine| machine.owner() == Some(owner));
+        ours.filter_map(|machine| machine.view(now.saturating_sub(behind))).collect()
+    }
+
+    /// What a token has launched, whatever its tags say.
+    pub fn by_token(&self, token: &str, behind: Duration) -> Vec<InstanceView> {
+        let machines = self.lock();
+        let ours = machines.iter().filter(|machine| machine.token == token);
+        let now = |machine: &Machine| machine.host.as_ref().map(|host| host.world.timeline.now());
+        ours.filter_map(|machine| machine.view(now(machine)?.saturating_sub(behind))).collect()
+    }
+
+    pub fn with<T>(&self, id: &str, read: impl FnOnce(&Machine) -> T) -> Option<T> {
+        self.lock().iter().find(|machine| machine.id == id).map(read)
+    }
+
+    fn with_mut(&self, id: &str, change: impl FnOnce(&mut Machine)) {
+        if let Some(machine) = self.lock().iter_mut().find(|machine| machine.id == id) {
+            change(machine);
+        }
+    }
+
+    /// All machines, for whoever judges.
+    pub fn look<T>(&self, read: impl FnOnce(&[Machine]) -> T) -> T {
+        read(&self.lock())
+    }
+
+    /// The machine of an owner that computes now.
+    pub fn running(&self, owner: &str) -> Option<Arc<Host>> {
+        let machines = self.lock();
+        let mut ours = machines.iter().rev().filter(|machine| machine.owner() == Some(owner) && machine.state() == InstanceState::Running);
+        ours.find_map(|machine| machine.host.clone())
+    }
+
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Machine>> {
+        self.0.lock().expect("nobody panics while holding the machines: they are only read and moved on")
+    }
+}

@@ -1,0 +1,198 @@
+//! Something that runs and can be frozen or killed between any two of its calls: a kernel, an agent, a controller.
+//!
+//! Its ports go through it ([`super::process_ports`]): while it is frozen no call returns, once it is dead none ever does, and
+//! nothing that it would still have done has an effect.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use crate::ports::Clock;
+
+/// Counts the calls of its ports.
+pub struct Process {
+    /// What it runs on: it freezes and dies with that.
+    on: Option<Arc<Process>>,
+    frozen: AtomicBool,
+    dead: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    calls: u64,
+    /// It dies or pauses at this call, and whether that call still has its effect before.
+    dies: Option<(u64, bool)>,
+    /// It is no death, but a pause, as of a laptop that is closed.
+    pause: Option<(Arc<dyn Clock>, Duration)>,
+    waiting: Vec<Waker>,
+}
+
+/// What becomes of a call.
+enum Fate {
+    Done,
+    /// The process dies instead.
+    Never,
+    /// It is done, and nobody lives to hear of it.
+    Unheard,
+    /// It is done after a pause, or answered after one.
+    Late {
+        after: bool,
+        clock: Arc<dyn Clock>,
+        pause: Duration,
+    },
+}
+
+impl Process {
+    pub fn new(on: Option<Arc<Process>>) -> Arc<Self> {
+        Process::with(on, State::default())
+    }
+
+    /// One that dies at its n-th call, before or after the effect.
+    pub fn mortal(on: Option<Arc<Process>>, dies: Option<(u64, bool)>) -> Arc<Self> {
+        Process::with(on, State { dies, ..State::default() })
+    }
+
+    fn with(on: Option<Arc<Process>>, state: State) -> Arc<Self> {
+        Arc::new(Process { on, frozen: AtomicBool::default(), dead: AtomicBool::default(), state: Mutex::new(state) })
+    }
+
+    /// One that stands still at its n-th call for a while, before or after the effect.
+    pub fn pausing(call: u64, after: bool, clock: Arc<dyn Clock>, pause: Duration) -> Arc<Self> {
+        Process::with(None, State { dies: Some((call, after)), pause: Some((clock, pause)), ..State::default() })
+    }
+
+    /// Whether it came to the call at which it dies or pauses.
+    pub fn was_reached(&self) -> bool {
+        let state = self.state();
+        state.dies.is_some_and(|(call, _)| state.calls >= call)
+    }
+
+    pub fn freeze(&self, frozen: bool) {
+        self.frozen.store(frozen, Ordering::Relaxed);
+        let woken = if frozen { Vec::new() } else { std::mem::take(&mut self.state().waiting) };
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    pub fn kill(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+        let woken = std::mem::take(&mut self.state().waiting);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed) || self.on.as_ref().is_some_and(|on| on.is_dead())
+    }
+
+    pub fn is_running(&self) -> bool {
+        !self.stands() && self.on.as_ref().is_none_or(|on| on.is_running())
+    }
+
+    /// Also when it was ended since.
+    pub fn was_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Relaxed)
+    }
+
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// Resolves while it can go on; never again once it is dead.
+    pub async fn running(&self) {
+        std::future::poll_fn(|context| if self.waits(context.waker(), false) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Resolves when it is dead.
+    pub async fn died(&self) {
+        std::future::poll_fn(|context| if self.waits(context.waker(), true) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Dead or frozen, itself.
+    fn stands(&self) -> bool {
+        self.dead.load(Ordering::Relaxed) || self.frozen.load(Ordering::Relaxed)
+    }
+
+    fn waits(&self, waker: &Waker, for_death: bool) -> bool {
+        let own = if for_death { !self.dead.load(Ordering::Relaxed) } else { self.stands() };
+        if own {
+            let mut state = self.state();
+            if !state.waiting.iter().any(|other| other.will_wake(waker)) {
+                state.waiting.push(waker.clone());
+            }
+        }
+        match &self.on {
+            // The death of either is the death of both; to go on takes both.
+            Some(on) if for_death => own && on.waits(waker, true),
+            Some(on) => own || on.waits(waker, false),
+            None => own,
+        }
+    }
+
+    /// A call of a port.
+    pub async fn call<T>(&self, work: impl Future<Output = T>) -> T {
+        self.running().await;
+        match self.fate() {
+            Fate::Done => {
+                let done = work.await;
+                self.running().await;
+                done
+            }
+            Fate::Never => self.end().await,
+            Fate::Unheard => {
+                work.await;
+                self.end().await
+            }
+            Fate::Late { after: false, clock, pause } => {
+                clock.sleep(pause).await;
+                work.await
+            }
+            Fate::Late { after: true, clock, pause } => {
+                let done = work.await;
+                clock.sleep(pause).await;
+                done
+            }
+        }
+    }
+
+    /// The same for a call that does not wait; the answer that a dead process gets is of no consequence.
+    pub fn act<T>(&self, work: impl FnOnce() -> T, nothing: impl FnOnce() -> T) -> T {
+        if self.is_dead() {
+            return nothing();
+        }
+        match self.fate() {
+            // What does not wait cannot pause either.
+            Fate::Done | Fate::Late { .. } => work(),
+            Fate::Never => {
+                self.kill();
+                nothing()
+            }
+            Fate::Unheard => {
+                let done = work();
+                self.kill();
+                done
+            }
+        }
+    }
+
+    async fn end<T>(&self) -> T {
+        self.kill();
+        std::future::pending().await
+    }
+
+    fn fate(&self) -> Fate {
+        let mut state = self.state();
+        state.calls += 1;
+        let Some((_, after)) = state.dies.filter(|(call, _)| *call == state.calls) else { return Fate::Done };
+        match (&state.pause, after) {
+            (Some((clock, pause)), after) => Fate::Late { after, clock: Arc::clone(clock), pause: *pause },
+            (None, true) => Fate::Unheard,
+            (None, false) => Fate::Never,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it: it is only counted and set")
+    }
+}

@@ -1,0 +1,119 @@
+//! `WatchdogSec` of the agent's unit: an agent that says nothing for so long is ended, whatever it waits for.
+//!
+//! One sleeper for a whole life of an agent, which looks when the newest word would be too old; the words themselves cost nothing. What
+//! must never live here: what becomes of the machine. The service manager starts the next agent as after any other death.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::process::Process;
+use crate::ports::Service;
+use crate::sim::kernel::virtual_time::Timeline;
+
+/// `WatchdogSec` in systemd/lamp-agent.service.
+pub const WATCHDOG: Duration = Duration::from_secs(30);
+
+/// What an agent tells its service manager.
+pub struct Watchdog {
+    timeline: Arc<Timeline>,
+    agent: Arc<Process>,
+    /// When it spoke last, nanoseconds.
+    said: AtomicU64,
+}
+
+impl Watchdog {
+    /// Over an agent that begins now.
+    pub fn new(timeline: &Arc<Timeline>, agent: &Arc<Process>) -> Arc<Self> {
+        let watchdog = Watchdog { timeline: Arc::clone(timeline), agent: Arc::clone(agent), said: AtomicU64::default() };
+        watchdog.hear();
+        Arc::new(watchdog)
+    }
+
+    fn hear(&self) {
+        self.said.store(u64::try_from(self.timeline.now().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Until the agent is dead, here or otherwise; whether it died of its silence. While the kernel stands still nobody watches.
+    pub async fn watch(&self, kernel: &Process) -> bool {
+        while !self.agent.is_dead() {
+            let due = Duration::from_nanos(self.said.load(Ordering::Relaxed)) + WATCHDOG;
+            let now = self.timeline.now();
+            if now >= due {
+                self.agent.kill();
+                return true;
+            }
+            self.timeline.sleep(due - now).await;
+            if !kernel.is_running() {
+                kernel.running().await;
+                self.hear();
+            }
+        }
+        false
+    }
+}
+
+impl Service for Watchdog {
+    fn ready(&self) {}
+    fn alive(&self) {
+        if self.agent.is_running() {
+            self.hear();
+        }
+    }
+    fn status(&self, _: &str) {}
+    fn stopping(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::in_virtual_time;
+
+    /// An agent that speaks each second for so long, and then is silent, as one that is frozen is; when it was ended.
+    fn ends(speaks_secs: u64, frozen_at: Option<u64>) -> Duration {
+        in_virtual_time(async |timeline: Arc<Timeline>| {
+            let (kernel, agent) = (Process::new(None), Process::new(None));
+            let watchdog = Watchdog::new(&timeline, &agent);
+            let speaks = async {
+                for second in 0..speaks_secs {
+                    watchdog.alive();
+                    if frozen_at == Some(second) {
+                        agent.freeze(true);
+                    }
+                    timeline.sleep(Duration::from_secs(1)).await;
+                }
+            };
+            let watches = async {
+                assert!(watchdog.watch(&kernel).await && agent.is_dead());
+                timeline.now()
+            };
+            tokio::join!(speaks, watches).1
+        })
+    }
+
+    #[test]
+    fn who_says_nothing_for_thirty_seconds_is_ended_and_who_speaks_is_not() {
+        assert_eq!(ends(0, None), WATCHDOG);
+        assert_eq!(ends(500, None), Duration::from_secs(499) + WATCHDOG);
+        assert_eq!(ends(500, Some(100)), Duration::from_secs(100) + WATCHDOG, "a word of one that is frozen does not count");
+    }
+
+    #[test]
+    fn a_kernel_that_stands_still_has_no_watchdog() {
+        in_virtual_time(async |timeline: Arc<Timeline>| {
+            let kernel = Process::new(None);
+            let agent = Process::new(Some(Arc::clone(&kernel)));
+            let watchdog = Watchdog::new(&timeline, &agent);
+            kernel.freeze(true);
+            let stands = async {
+                timeline.sleep(Duration::from_secs(300)).await;
+                kernel.freeze(false);
+            };
+            let watches = async {
+                assert!(watchdog.watch(&kernel).await);
+                timeline.now()
+            };
+            assert_eq!(tokio::join!(stands, watches).1, Duration::from_secs(300) + WATCHDOG);
+        });
+    }
+}

@@ -1,0 +1,412 @@
+//! The false training: steps, a line of log and of progress each, checkpoints (`super::training_checkpoints`), and the ways in which it goes
+//! wrong. It outlives its agents, and no reboot.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Notify, watch};
+
+use super::host::Host;
+use super::host_ports::Ports;
+use super::process::Process;
+use super::training_checkpoints::Saves;
+use super::world::Deed;
+use crate::job::ExitStatus;
+use crate::ports::{Ended, Files, Launch, Scope, Signal, Workload, WorkloadError, Workloads};
+use crate::sim::faults::planted_bugs::Bug;
+
+/// How a workload behaves; every start of it alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Habit {
+    pub steps: u64,
+    pub step: Duration,
+    pub save_every: u64,
+    pub saves: Saves,
+    /// What it comes to at its last step, or at this step.
+    pub end: End,
+    /// It knows SIGUSR1.
+    pub saves_when_asked: bool,
+    pub ignores_term: bool,
+    /// It does without the CPU.
+    pub quiet: bool,
+    /// From its start to its first step: what it loads and compiles.
+    pub prepares: Duration,
+}
+
+impl Habit {
+    /// Its steps alone.
+    pub(crate) fn work(&self) -> Duration {
+        self.step.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX))
+    }
+
+    /// With its saves, in which the work stands (seed 37016122 of 24 h: 22 hours of steps are 37 hours with a save of 22 s each third).
+    pub(crate) fn whole(&self) -> Duration {
+        self.prepares + self.work() + self.saves.takes().saturating_mul(u32::try_from(self.steps / self.save_every).unwrap_or(u32::MAX))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Succeeds,
+    /// With this code, at half of its way, at its first start only.
+    FailsOnce(i32),
+    Fails(i32),
+    /// A collective that never returns, at half of its way: the GPU is busy, nothing moves. At its first start only.
+    HangsOnce,
+    Hangs,
+    /// It waits for something at half of its way, and does nothing.
+    Idles,
+}
+
+/// SIGKILL, and what a collective that has lost its GPU aborts with.
+const KILLED: i32 = 9;
+pub const ABORTED: i32 = 6;
+
+/// One start.
+pub struct Start {
+    pub launch: Launch,
+    ended: watch::Sender<Option<Ended>>,
+    told: Notify,
+    asked: Notify,
+    printed: AtomicU64,
+    busy: AtomicBool,
+    /// A reboot has taken it: nobody will ever find it.
+    gone: AtomicBool,
+    life: Arc<Process>,
+    began: Duration,
+    truth: Mutex<Truth>,
+    /// What it is writing.
+    open: Mutex<Option<PathBuf>>,
+}
+
+/// What it really did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Truth {
+    pub step: u64,
+    /// When its last step was done; when it began, before the first.
+    pub moved: Duration,
+    /// The newest step that is whole on the disk, and since when.
+    pub saved: Option<(u64, Duration)>,
+    /// Steps of this start.
+    pub steps: u64,
+    /// What is computed of the step that it is at, and since when it goes on with that. `None`: it stands, or saves.
+    begun: Duration,
+    computes_since: Option<Duration>,
+    /// Since when it does nothing.
+    pub quiet_since: Option<Duration>,
+    /// Since when its collective hangs: the GPU is busy, and nothing moves.
+    pub hung_since: Option<Duration>,
+}
+
+impl Truth {
+    /// What is computed by now of a step that is not done.
+    pub fn of_a_step(&self, now: Duration) -> Duration {
+        self.begun + self.computes_since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    }
+}
+
+impl Start {
+    pub fn is_over(&self) -> bool {
+        self.gone.load(Ordering::Relaxed) || self.ended.borrow().is_some()
+    }
+
+    /// Somebody made it end: a signal, and not its own doing.
+    pub fn was_ended(&self) -> bool {
+        self.ended.borrow().is_some_and(|ended| ended.exit.signal == Some(KILLED) || ended.exit.code == Some(143))
+    }
+
+    /// It failed by its own doing, before its first step.
+    pub fn failed_at_once(&self) -> bool {
+        let failed = self.ended.borrow().is_some_and(|ended| !ended.exit.success());
+        failed && !self.was_ended() && self.truth().steps == 0
+    }
+
+    pub fn is_busy(&self) -> bool {
+        !self.is_over() && self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Neither it nor its machine has ended.
+    pub fn lives(&self) -> bool {
+        !self.is_over() && !self.life.is_dead()
+    }
+
+    pub fn began(&self) -> Duration {
+        self.began
+    }
+
+    pub fn truth(&self) -> Truth {
+        *self.truth.lock().expect("nobody panics while holding it: it is only copied")
+    }
+
+    pub fn is_setup(&self) -> bool {
+        self.launch.argv.iter().any(|argument| argument == "-ec")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Truth)) {
+        change(&mut self.truth.lock().expect("nobody panics while holding it: it is only set"));
+    }
+
+    /// It computes from now on, or no longer.
+    fn computes(&self, goes_on: bool, now: Duration) {
+        self.change(|truth| {
+            let begun = truth.of_a_step(now);
+            (truth.begun, truth.computes_since) = (begun, goes_on.then_some(now));
+        });
+    }
+
+    pub fn vanish(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+        self.life.kill();
+    }
+
+    pub fn end(&self, code: i32) {
+        self.end_with(ExitStatus { code: Some(code), ..ExitStatus::default() });
+    }
+
+    /// Ended by a signal, in whatever it was doing.
+    pub fn end_by(&self, signal: i32) {
+        self.end_with(ExitStatus { signal: Some(signal), ..ExitStatus::default() });
+    }
+
+    fn end_with(&self, exit: ExitStatus) {
+        self.busy.store(false, Ordering::Relaxed);
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0, ..Default::default() }).is_none());
+        self.life.kill();
+    }
+
+    async fn live(&self, host: &Host, habit: Habit, first: bool) {
+        let resumed = habit.saves.resumed(host, &self.folder());
+        self.change(|truth| (truth.step, truth.moved) = (resumed, host.world.timeline.now()));
+        host.world.happened(&Deed::Started { host, start: self, step: resumed });
+        if habit.saves.announces() {
+            self.mark(host, resumed);
+        }
+        if !habit.prepares.is_zero() && !self.prepare(host, habit).await {
+            return self.end(143);
+        }
+        let half = habit.steps / 2;
+        for step in resumed + 1..=habit.steps {
+            if step > half {
+                match habit.end {
+                    End::FailsOnce(code) if first => return self.end(code),
+                    End::Fails(code) => return self.end(code),
+                    End::Idles => {
+                        self.busy.store(false, Ordering::Relaxed);
+                        self.change(|truth| truth.quiet_since = Some(host.world.timeline.now()));
+                        return self.wait_for_term(habit).await;
+                    }
+                    End::Hangs | End::HangsOnce if first || habit.end == End::Hangs => {
+                        self.change(|truth| truth.hung_since = Some(host.world.timeline.now()));
+                        return self.wait_for_term(habit).await;
+                    }
+                    _ => {}
+                }
+            }
+            if !self.step(host, habit, step).await {
+                return self.end(143);
+            }
+            self.print(host, &format!("step {step}"));
+            self.progress(host, &format!("{{\"step\": {step}, \"total\": {}}}", habit.steps));
+            self.change(|truth| {
+                (truth.step, truth.steps, truth.moved) = (step, truth.steps + 1, host.world.timeline.now());
+                (truth.begun, truth.computes_since) = (Duration::ZERO, None);
+            });
+            if step % habit.save_every == 0 || step == habit.steps {
+                self.save(host, habit, step).await;
+            }
+        }
+        self.end(0);
+    }
+
+    /// False: it was told to end, and obeys. A save that is asked for has nothing to save yet.
+    async fn prepare(&self, host: &Host, habit: Habit) -> bool {
+        let ready = host.world.timeline.sleep(habit.prepares);
+        tokio::pin!(ready);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.told.notified() => if !habit.ignores_term { return false },
+                () = &mut ready => break,
+            }
+        }
+        self.life.running().await;
+        true
+    }
+
+    /// False: it was told to end, and obeys.
+    async fn step(&self, host: &Host, habit: Habit, step: u64) -> bool {
+        let mut until = host.world.timeline.now() + habit.step;
+        self.computes(true, host.world.timeline.now());
+        loop {
+            tokio::select! {
+                biased;
+                () = self.told.notified() => if !habit.ignores_term { return false },
+                () = self.asked.notified() => {
+                    let began = host.world.timeline.now();
+                    self.computes(false, began);
+                    self.save(host, habit, step - 1).await;
+                    // Nothing is computed meanwhile.
+                    until += host.world.timeline.now() - began;
+                    self.computes(true, host.world.timeline.now());
+                }
+                () = host.world.timeline.sleep(until.saturating_sub(host.world.timeline.now())) => break,
+            }
+        }
+        self.life.running().await;
+        true
+    }
+
+    async fn wait_for_term(&self, habit: Habit) {
+        loop {
+            self.told.notified().await;
+            if !habit.ignores_term {
+                return self.end(143);
+            }
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.launch.env.get("LAMP_CHECKPOINT_DIR").map(PathBuf::from).unwrap_or_else(|| "/lamp/work/ckpt".into())
+    }
+
+    /// A disk without room keeps the old one.
+    async fn save(&self, host: &Host, habit: Habit, step: u64) {
+        if !habit.saves.write(host, &self.folder(), step, &self.open, async || self.life.running().await).await {
+            return;
+        }
+        self.change(|truth| truth.saved = Some((step, host.world.timeline.now())));
+        if habit.saves.marks() {
+            self.mark(host, step);
+        }
+    }
+
+    fn mark(&self, host: &Host, step: u64) {
+        self.progress(host, &format!("{{\"step\": {step}, \"checkpoint\": \"step-{step}\"}}"));
+    }
+
+    fn print(&self, host: &Host, line: &str) {
+        let _ = host.disk.append(&self.launch.dir.join("log/00000001.log"), format!("{line}\n").as_bytes());
+        self.printed.fetch_add(line.len() as u64 + 1, Ordering::Relaxed);
+    }
+
+    fn progress(&self, host: &Host, line: &str) {
+        host.world.aside(format_args!("{} tells {line}", host.id));
+        if let Some(path) = self.launch.env.get("LAMP_PROGRESS") {
+            let _ = host.disk.append(Path::new(path), format!("{line}\n").as_bytes());
+        }
+    }
+}
+
+#[async_trait]
+impl Workloads for Ports {
+    async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
+        let host = &self.0;
+        let cannot = |kind: io::ErrorKind| WorkloadError::Failed { act: "start", cause: kind.into() };
+        if host.state().starts.iter().any(|start| start.launch.dir == launch.dir) {
+            return Err(cannot(io::ErrorKind::AlreadyExists));
+        }
+        // The holder has its words on the disk before it begins.
+        host.disk.write(&launch.dir.join("launch.json"), b"{}").map_err(|error| cannot(error.kind()))?;
+        let on = host.state().reboot.clone();
+        let (ended, _) = watch::channel(None);
+        let start = Arc::new(Start {
+            launch: launch.clone(),
+            ended,
+            told: Notify::new(),
+            asked: Notify::new(),
+            printed: AtomicU64::new(0),
+            busy: AtomicBool::new(true),
+            gone: AtomicBool::new(false),
+            life: Process::new(on),
+            began: host.world.timeline.now(),
+            truth: Mutex::default(),
+            open: Mutex::default(),
+        });
+        let first = {
+            let mut state = host.state();
+            let running = state.starts.iter().any(|other| !other.is_over());
+            let first = !state.starts.iter().any(|other| !other.is_setup());
+            state.starts.push(Arc::clone(&start));
+            drop(state);
+            if running {
+                host.world.violated(1, format!("{} was started beside another on {}", launch.name, host.id));
+            }
+            first && host.plan.attempt.number() == 1
+        };
+        let (living, host) = (Arc::clone(&start), Arc::clone(host));
+        tokio::task::spawn_local(async move {
+            let habit = host.habit();
+            tokio::select! {
+                biased;
+                () = living.life.died() => {}
+                () = living.live(&host, habit, first) => {}
+            }
+            living.computes(false, host.world.timeline.now());
+            let exit = living.ended.borrow().map(|ended| ended.exit);
+            host.world.aside(format_args!("{} ends {}: {exit:?}", host.id, living.launch.name));
+        });
+        Ok(Box::new(Handle(start)))
+    }
+
+    async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+        let forgets = self.0.world.planted() == Some(Bug::SecondWorkload);
+        let state = self.0.state();
+        let found = state.starts.iter().filter(|_| !forgets).find(|start| start.launch.dir == dir && !start.gone.load(Ordering::Relaxed));
+        Ok(found.map(|start| Box::new(Handle(Arc::clone(start))) as Box<dyn Workload>))
+    }
+}
+
+struct Handle(Arc<Start>);
+
+#[async_trait]
+impl Workload for Handle {
+    fn scope(&self) -> Scope {
+        Scope::default()
+    }
+    async fn ended(&self) -> Ended {
+        let mut ended = self.0.ended.subscribe();
+        let found = ended.wait_for(Option::is_some).await.map(|found| *found);
+        match found {
+            Ok(ended) => ended.unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+    fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
+        match signal {
+            Signal::Term => self.0.told.notify_one(),
+            Signal::Kill => self.0.end_by(KILLED),
+            _ => {}
+        }
+        Ok(())
+    }
+    fn ask(&self, _: Signal) -> Result<u32, WorkloadError> {
+        if self.0.is_over() {
+            return Ok(0);
+        }
+        self.0.asked.notify_one();
+        Ok(1)
+    }
+    async fn kill_tree(&self) -> Result<(), WorkloadError> {
+        self.0.end_by(KILLED);
+        Ok(())
+    }
+    fn printed(&self) -> (u64, u64) {
+        (self.0.printed.load(Ordering::Relaxed), 0)
+    }
+    async fn open_for_writing(&self, folder: &Path) -> Option<BTreeSet<String>> {
+        Some(
+            self.0
+                .open
+                .lock()
+                .expect("nobody panics with it")
+                .iter()
+                .filter_map(|path| Some(path.strip_prefix(folder).ok()?.to_str()?.to_owned()))
+                .collect(),
+        )
+    }
+}
