@@ -17,7 +17,7 @@
 //!   sim: controller and agent over false ports, in virtual time
 //! ```
 //!
-//! One job's journey: `config` reads the job file and `job::check` finds what is wrong with it; `controller` records a
+//! One job's journey: `config` reads the job file and `job::spec::check` finds what is wrong with it; `controller` records a
 //! `job::Plan` in the job directory *before* it asks `ports::Cloud` for a machine; on the machine, `agent` takes the
 //! lease, prepares, runs the workload, and at each wake lets `policy::watch::supervise` order the verdicts; it drains and writes
 //! the outcome; `controller::settle` observes that the machine is gone and writes the receipt.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file ─ Source ─ decode ─┐
-//! flags ──────────────────┼─ Layers ─ Spec ─ job::check ─ world checks ─ Loaded | findings
+//! flags ──────────────────┼─ Layers ─ Spec ─ job::spec::check ─ world checks ─ Loaded | findings
 //! user configuration ─────┘
 //! ```
 

@@ -1,7 +1,7 @@
 //! Layers of fragments become one complete `job::Spec`, each setting with its origin.
 //!
 //! The order is: flag, file, user config, default. What must never live here: reading a file, or judging a value (that is
-//! `job::check` and `world`).
+//! `job::spec::check` and `world`).
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ impl<'a> Layers<'a> {
         self.layers.iter().flat_map(|(_, layer)| layer.secrets_allowed.clone().unwrap_or_default()).collect()
     }
 
-    /// The whole spec, and what only the merging shows to be wrong. A missing command is empty here; `job::check` says so.
+    /// The whole spec, and what only the merging shows to be wrong. A missing command is empty here; `job::spec::check` says so.
     pub fn spec(&mut self, name: String) -> (Spec, Vec<Finding>) {
         let mut found = Vec::new();
         let spec = Spec {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// One file of `src`.
 pub struct Source {
-    /// Relative to the package, `src/job/spec.rs`.
+    /// Relative to the package, `src/job/spec/spec.rs`.
     pub path: PathBuf,
     pub text: String,
     /// The text with comments, strings and `#[cfg(test)]` items blanked, byte for byte as long as it.
@@ -35,7 +35,7 @@ impl Source {
         inner.components().next().map(|part| Path::new(part.as_os_str()).with_extension("").to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// How many modules deep the file is: `src/wire.rs` and `src/job/mod.rs` are 1, `src/job/spec.rs` is 2, `lib.rs` 0.
+    /// How many modules deep the file is: `src/wire.rs` and `src/job/mod.rs` are 1, `src/job/spec/spec.rs` is 2, `lib.rs` 0.
     fn depth(&self) -> usize {
         let inner = self.path.strip_prefix("src").unwrap_or(&self.path);
         let own = usize::from(!["mod.rs", "lib.rs"].iter().any(|name| inner.ends_with(name)));

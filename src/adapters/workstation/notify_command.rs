@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use crate::job::harmless::{controls_escaped, harmless, one_line};
+use crate::job::terminal_safe::{controls_escaped, harmless, one_line};
 use crate::ports::{Notification, Notifier, NotifierError};
 
 /// A mail server may take its time; a command that takes longer hangs, and is ended.

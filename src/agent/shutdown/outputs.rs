@@ -1,6 +1,6 @@
 //! Keeps what the user named as outputs, at the end of an attempt.
 //!
-//! A pattern is a path below the workdir, a folder (then all that is in it), or a glob (`job::glob`). What was not there or did
+//! A pattern is a path below the workdir, a folder (then all that is in it), or a glob (`job::spec::glob`). What was not there or did
 //! not arrive is said in the outcome, never passed over.
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ use super::local_times::in_local_time;
 use super::wrap::wrap;
 use crate::cli::Fault;
 use crate::cli::shell::args::{ColorChoice, Format};
-use crate::job::harmless::{controls_escaped, harmless, one_line};
+use crate::job::terminal_safe::{controls_escaped, harmless, one_line};
 use crate::job::{Finding, Severity};
 
 #[derive(Debug)]

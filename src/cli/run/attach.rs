@@ -17,7 +17,7 @@ use crate::cli::status::status;
 use crate::cli::status::summary::Summary;
 use crate::cli::{Context, Fault};
 use crate::controller::{Controller, JobMemory};
-use crate::job::harmless::one_line;
+use crate::job::terminal_safe::one_line;
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::policy::Wishes;

@@ -16,7 +16,7 @@ use crate::cli::run::run;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::controller::Ticked;
-use crate::job::harmless::one_line;
+use crate::job::terminal_safe::one_line;
 use crate::job::{CheckpointSummary, EndedBecause, JobOutcome, JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, StoredKind, is_absence};
 use crate::jobdir::JobDir;
 use crate::market::Span;

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointSummary, JobId, LaunchRequest};
+use crate::job::{CheckpointSummary, JobId, LaunchRequest};
 use crate::market::Offer;
 
 /// In `spec.json` of a job that goes on from another.

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptNo, EndedBecause, Outcome};
+use crate::job::{AttemptNo, EndedBecause, Outcome};
 use crate::market::{Span, Usd};
 
 /// `attempts/<n>/lease.json`: the right to run the attempt, taken once by the first agent that asks.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptNo, CheckpointSummary, EndedBecause, ExitStatus, JobId, JobOutcome, Plan, RECORD_FORMAT, Settled};
+use crate::job::{AttemptNo, CheckpointSummary, EndedBecause, ExitStatus, JobId, JobOutcome, Plan, RECORD_FORMAT, Settled};
 use crate::market::{Market, Region, Usd};
 
 /// `receipt.json`. The field names are an interface: `lamp receipt JOB -o json` prints this.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptNo, CheckpointSummary, JobId, Progress, Reason};
+use crate::job::{AttemptNo, CheckpointSummary, JobId, Progress, Reason};
 use crate::market::Span;
 
 /// `attempts/<n>/outcome.json`, written once by the agent as the last thing before the power goes off.
@@ -135,7 +135,7 @@ impl fmt::Display for ExitStatus {
         match (self.code, self.signal, self.oom) {
             (_, _, true) => f.write_str("killed by the kernel for want of memory"),
             (Some(code), _, _) => write!(f, "exit code {code}"),
-            (None, Some(signal), _) => write!(f, "killed by {}", super::signal::signal_text(signal)),
+            (None, Some(signal), _) => write!(f, "killed by {}", crate::job::spec::signal::signal_text(signal)),
             (None, None, _) => f.write_str("ended in an unknown way"),
         }
     }

@@ -184,7 +184,7 @@ mod tests {
             let rule: AlarmRule = alarm.parse().unwrap();
             assert_eq!(rule.beside(Span::from_secs(lease_secs)).to_string(), watched, "{alarm} beside {lease_secs} s");
         }
-        let longest = crate::job::limits::LEASE_BOUNDS.1;
+        let longest = crate::job::spec::limits::LEASE_BOUNDS.1;
         assert_eq!(AlarmRule::default().silence(longest), Some(MINUTES_MAX), "no lease outlasts what CloudWatch can watch");
     }
 }

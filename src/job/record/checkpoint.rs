@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptNo, CheckpointNo};
+use crate::job::{AttemptNo, CheckpointNo};
 
 /// What the agent writes in its journal when a checkpoint folder never rests and nothing in it can be told to be complete. Others
 /// look for it, so that nobody is promised a checkpoint that will not come.

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::AttemptNo;
+use crate::job::AttemptNo;
 use crate::market::{FallbackCost, Market, Span, Usd};
 
 /// `requests/<n>.json`, written once.

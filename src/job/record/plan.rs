@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, AttemptNo, BOOT, CheckpointNo, JobId, Starts};
+use crate::job::{AlarmRule, AttemptNo, BOOT, CheckpointNo, JobId, Starts};
 use crate::market::{Offer, Span, Usd, UsdPerHour};
 
 /// `attempts/<n>/plan.json`, created only if absent: whoever creates it owns the attempt.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Reason;
+use crate::job::Reason;
 
 /// `jobs/<job>/market.json`: the newest decision, and those that changed something before it, oldest first. Overwritten.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

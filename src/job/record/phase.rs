@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptPhase, JobOutcome};
+use crate::job::{AttemptPhase, JobOutcome};
 
 /// The words that `lamp status` shows. Stable: they stand in scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

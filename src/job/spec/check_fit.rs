@@ -1,6 +1,6 @@
 //! Words that the kernel refuses to execute: a string with a zero, a long one, or too many.
 
-use super::{Command, Finding, Spec};
+use crate::job::{Command, Finding, Spec};
 
 /// The longest string that the kernel takes for one argument or variable, with the zero at its end (`MAX_ARG_STRLEN` of execve(2)).
 const STRING_BYTES_MAX: usize = 128 * 1024;
@@ -14,7 +14,7 @@ const OWN_BYTES: usize = 128 * 1024;
 /// The zero at the end of a string, and the place that points to it.
 const PER_STRING: usize = 1 + 8;
 
-pub(super) fn check_fit(spec: &Spec, found: &mut Vec<Finding>) {
+pub(crate) fn check_fit(spec: &Spec, found: &mut Vec<Finding>) {
     let argv: Vec<&str> = match &spec.command {
         Command::Args(args) => args.iter().map(String::as_str).collect(),
         Command::Shell(script) => vec![script],

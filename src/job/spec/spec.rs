@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial};
+use crate::job::{AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial};
 use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.

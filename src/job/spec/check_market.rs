@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Finding, LimitsSpec, MachineSpec, MarketChoice, Spec};
+use crate::job::{Finding, LimitsSpec, MachineSpec, MarketChoice, Spec};
 use crate::market::{Catalog, Cloud, Fit, MachineType, Region, Span, Usd, UsdPerHour, did_you_mean, nearest_regions};
 
 /// Spot machines are sold for as little as a tenth of the on-demand price (AWS's own words), and hardly ever for less.
@@ -20,7 +20,7 @@ const ELSEWHERE: [&str; 24] = [
     "H800", "L2", "L20", "P4", "P40", "P100", "GH200",
 ];
 
-pub(super) fn check_market(spec: &Spec, found: &mut Vec<Finding>) {
+pub(crate) fn check_market(spec: &Spec, found: &mut Vec<Finding>) {
     let catalog = Catalog::shipped();
     match spec.machine.cloud {
         Cloud::Local => found.extend(gpu_of_a_workstation(catalog, &spec.machine)),

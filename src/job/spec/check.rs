@@ -12,7 +12,7 @@ use super::check_market::check_market;
 use super::check_script::check_script;
 use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
 use super::secret::check_secrets;
-use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec, WatchSpec, is_launchers};
+use crate::job::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec, WatchSpec, is_launchers};
 use crate::market::{Cloud, Span};
 
 /// One problem in a spec.

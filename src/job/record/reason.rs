@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Numbers;
+use crate::job::Numbers;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {

@@ -1,10 +1,10 @@
 //! What is doubtful in a command that a shell runs: work in the background, a failure that nobody sees.
 
 use super::script::parts;
-use super::{Command, Finding, Spec};
+use crate::job::{Command, Finding, Spec};
 
 /// What a shell makes of a command, where it is a shell that runs it.
-pub(super) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
+pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
     let script = match &spec.command {
         Command::Shell(script) => script.as_str(),
         Command::Args(args) => shell_script(args).unwrap_or_default(),

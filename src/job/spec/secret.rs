@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Finding, Spec, is_launchers};
+use crate::job::{Finding, Spec, is_launchers};
 use crate::market::Cloud;
 
 /// The place of one secret.
@@ -126,7 +126,7 @@ fn is_variable(name: &str) -> bool {
 }
 
 /// Findings that the names and the places of the secrets alone show.
-pub(super) fn check_secrets(spec: &Spec, found: &mut Vec<Finding>) {
+pub(crate) fn check_secrets(spec: &Spec, found: &mut Vec<Finding>) {
     for (name, source) in &spec.secrets {
         let path = format!("secrets.{name}");
         if !is_variable(name) {

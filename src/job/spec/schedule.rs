@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::civil::Time;
 use serde::{Deserialize, Serialize};
 
-use super::{CodeArchive, JobId, ResolvedSpec, Spec};
+use crate::job::{CodeArchive, JobId, ResolvedSpec, Spec};
 use crate::market::UsdPerHour;
 
 /// The user's words for when a job is run, every default filled in.

@@ -8,7 +8,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::JobId;
+use crate::job::JobId;
 use crate::market::{Span, Usd};
 
 /// What a trial leaves to work on its machine: the letter is that of docs/promises.md and the decision records.
