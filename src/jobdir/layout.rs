@@ -27,10 +27,10 @@ pub const OUTPUT_DIR: &str = "lamp-output";
 /// Written and looked at to learn the time by the store's clock; empty.
 pub const CLOCK: &str = "clock";
 
-/// Jobs of which nothing counts any more (`jobdir::over`).
+/// Jobs of which nothing counts any more (`jobdir::finished_jobs`).
 pub const JOBS_OVER: &str = "jobs-over.json";
 
-/// What is new of jobs that are not over (`jobdir::news`).
+/// What is new of jobs that are not over (`jobdir::change_markers`).
 pub const NEWS: &str = "news/";
 
 pub fn news(job: &JobId) -> String {

@@ -26,25 +26,25 @@
 //! ignore unknown fields and refuse a newer format with a sentence that says so. What must never live here: a decision,
 //! a particular store.
 
-mod dir;
-mod insist;
+mod change_markers;
+mod finished_jobs;
+mod job_dir;
 mod journal;
 pub mod layout;
-mod news;
-mod over;
-mod proofs;
+mod proof_dir;
 mod record;
-mod schedules;
-mod stored;
-mod sweeper;
+mod retry_write;
+mod schedule_dir;
+mod stored_data;
+mod sweeper_dir;
 
-pub use dir::{JobDir, JobDirError, jobs, unless_damaged};
-pub use insist::{insist, is_silence};
+pub use change_markers::{JobNews, News, has_news, news};
+pub use finished_jobs::{JobsOver, jobs_over, put_jobs_over};
+pub use job_dir::{JobDir, JobDirError, jobs, unless_damaged};
 pub use journal::{Event, What};
-pub use news::{JobNews, News, has_news, news};
-pub use over::{JobsOver, jobs_over, put_jobs_over};
-pub use proofs::{ProofDir, proof_keys};
+pub use proof_dir::{ProofDir, proof_keys};
 pub use record::{RecordError, decode, encode};
-pub use schedules::{ScheduleDir, schedules};
-pub use stored::{is_code_alone, stored_kind};
-pub use sweeper::SweeperDir;
+pub use retry_write::{insist, is_silence};
+pub use schedule_dir::{ScheduleDir, schedules};
+pub use stored_data::{is_code_alone, stored_kind};
+pub use sweeper_dir::SweeperDir;

@@ -3,7 +3,7 @@
 //! Only ever a hint beside something that has failed: regions are opened after this list was made, and an emulator may call its
 //! own whatever it likes. Of botocore 1.44.5 (Apache-2.0). What must never live here: a refusal.
 
-use super::near::{NEAR_MAX, nearest};
+use super::spelling::{NEAR_MAX, nearest};
 
 /// Those that anybody may use, or switch on.
 const REGIONS: &[&str] = &[

@@ -2,7 +2,7 @@
 //!
 //! The loop asks at every tick whether a status is wanted, and hands one in if so. Only news are written: an agent whose
 //! loop hangs stops beating, so that its lease lapses, although this task is still running. A slow store never queues more
-//! than the newest status. Where a look costs money, the news of the job (`jobdir::news`) say what a controller acts on.
+//! than the newest status. Where a look costs money, the news of the job (`jobdir::change_markers`) say what a controller acts on.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! ```
 //! Who starts a job looks for `discarded.json` just before the new spec is written, and who discards looks for such a spec once that
 //! record is. In the moment between them neither sees the other; then the agent finds its checkpoint discarded, and begins nothing.
-//! What must never live here: whether a job may go (`policy::lifecycle::discardable`), or which objects are records (`jobdir::stored`).
+//! What must never live here: whether a job may go (`policy::lifecycle::discardable`), or which objects are records (`jobdir::stored_data`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -15,10 +15,10 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::dir::read;
-use super::insist::insist;
+use super::job_dir::read;
 use super::layout;
 use super::record::encode;
+use super::retry_write::insist;
 use super::{JobDir, JobDirError};
 use crate::job::{ResolvedSpec, Schedule, ScheduleRun, Waiting};
 use crate::ports::{Clock, Created, Store, StoreError};

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::insist::insist;
+use super::change_markers::News;
 use super::journal::Event;
 use super::layout;
-use super::news::News;
 use super::record::{RecordError, decode, encode};
+use super::retry_write::insist;
 use crate::instance::Status;
 use crate::job::{
     AttemptNo, Attention, CheckpointNo, Ending, GivenUp, JobId, Lease, Manifest, MarketLog, Outcome, Plan, RECORD_FORMAT, Receipt, Request,
@@ -53,7 +53,7 @@ pub fn unless_damaged<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<
 }
 
 /// A record, by its key. `None`: not written yet.
-pub(super) async fn read<T: DeserializeOwned>(store: &dyn Store, key: &str) -> Result<Option<T>, JobDirError> {
+pub(crate) async fn read<T: DeserializeOwned>(store: &dyn Store, key: &str) -> Result<Option<T>, JobDirError> {
     read_at_most(store, key, RECORD_BYTES_MAX).await
 }
 

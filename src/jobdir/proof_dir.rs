@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::try_join_all;
 
-use super::dir::{JobDirError, read, unless_damaged};
+use super::job_dir::{JobDirError, read, unless_damaged};
 use super::layout;
 use super::record::encode;
 use crate::job::Proof;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::dir::{JobDirError, read, unless_damaged};
+use super::job_dir::{JobDirError, read, unless_damaged};
 use super::layout;
 use super::record::encode;
 use crate::job::{JobId, RECORD_FORMAT};

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::dir::{JobDirError, read, unless_damaged};
+use super::job_dir::{JobDirError, read, unless_damaged};
 use super::layout;
 use super::record::encode;
 use crate::instance::visit::{Suspects, Visit};

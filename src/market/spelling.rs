@@ -3,7 +3,7 @@
 //! By the fewest letters that differ, as a hint beside something that has failed. What must never live here: a refusal.
 
 /// So many names are a hint; more are a list.
-pub(super) const NEAR_MAX: usize = 3;
+pub(crate) const NEAR_MAX: usize = 3;
 
 /// Those that differ least, in their order; none, where all differ in more than a quarter of their letters.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {

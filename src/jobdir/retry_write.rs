@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::dir::JobDirError;
+use super::job_dir::JobDirError;
 use crate::ports::{Clock, NoCredentials, StoreError};
 
 /// Between two tries. A connection that was reset is there again at once, a server that restarts within seconds; more of them,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
-use super::dir::{JobDir, JobDirError, read, unless_damaged};
+use super::job_dir::{JobDir, JobDirError, read, unless_damaged};
 use super::layout;
 use super::record::encode;
 use crate::job::{Discarded, JobId, StoredKind};

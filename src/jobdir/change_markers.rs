@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::dir::JobDir;
+use super::job_dir::JobDir;
 use super::layout;
 use crate::job::{AttemptNo, JobId};
 use crate::ports::{Store, StoreError};
