@@ -21,7 +21,7 @@ use lamplighter::job::{
 use lamplighter::jobdir::{Event, JobsOver, decode};
 use lamplighter::market::{GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 use lamplighter::policy::market::pool_history::Pool;
-use lamplighter::wire::worlds::PriceRound;
+use lamplighter::wire::simulator::PriceRound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

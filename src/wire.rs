@@ -2,16 +2,16 @@
 //!
 //! What must never live here: a decision about a job.
 
-mod abandoned;
 pub mod agent;
+mod orphaned_run;
 #[cfg(feature = "lamp")]
 pub mod setup;
+#[cfg(feature = "lamp")]
+pub mod simulator;
 #[cfg(feature = "aws")]
 pub mod sweeper;
 #[cfg(feature = "lamp")]
 mod workstation;
-#[cfg(feature = "lamp")]
-pub mod worlds;
 
 use std::sync::Arc;
 

@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
-use super::compound::strings;
-use super::patterns;
-use super::words::{Dollars, Hourly};
+use super::schema_patterns;
+use super::union_values::strings;
+use super::values::{Dollars, Hourly};
 use crate::job::{CatchUp, Finding, MarketChoice, Overlap, ScheduleSpec, Spec};
 use crate::policy::purchase::spending_cap::Caps;
 use crate::policy::schedule::schedule::{self, CalendarError};
@@ -23,7 +23,7 @@ use crate::policy::schedule::schedule::{self, CalendarError};
 pub struct ScheduleFile {
     /// When it is due: minute, hour, day of the month, month, day of the week. Without it, once, as soon as the other keys
     /// of this table allow it.
-    #[schemars(extend("pattern" = patterns::CRON, "examples" = ["0 22 * * *", "*/30 9-17 * * MON-FRI", "0 3 1 * *"]))]
+    #[schemars(extend("pattern" = schema_patterns::CRON, "examples" = ["0 22 * * *", "*/30 9-17 * * MON-FRI", "0 3 1 * *"]))]
     pub cron: Option<String>,
     /// What the clock of `cron` and `only_between` shows, by its IANA name. Without it, this workstation's.
     #[schemars(extend("examples" = ["Europe/Berlin", "UTC"]))]

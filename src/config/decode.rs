@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
+use super::document::Source;
+use super::key_suggest;
 use super::schema::key_paths;
-use super::source::Source;
-use super::suggest;
 use crate::job::Finding;
 
 /// Mistakes of one file that are told. Each costs a reading of the whole.
@@ -94,7 +94,7 @@ fn unknown_key<T: JsonSchema>(path: &[String], name: &str) -> Finding {
     let table = path[..path.len().saturating_sub(1)].join(".");
     let place = if table.is_empty() { format!("{UNKNOWN_KEY} this file") } else { format!("{UNKNOWN_KEY} `[{table}]`") };
     let mut finding = Finding::error(&path.join("."), place);
-    finding.hint = suggest::for_key(&table, name, &key_paths::<T>());
+    finding.hint = key_suggest::for_key(&table, name, &key_paths::<T>());
     finding
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::fragments::JobFile;
+    use crate::config::job_file::JobFile;
 
     fn read(text: &str) -> (JobFile, Vec<String>) {
         let source = Source::parse(Path::new("job.toml"), text).unwrap();

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::JOB_FILE;
-use super::near_files::NAMED_MAX;
-use super::suggest::did_you_mean;
+use super::file_suggest::NAMED_MAX;
+use super::key_suggest::did_you_mean;
 use crate::job::{Finding, Severity, shell_word};
 
 #[derive(Debug, thiserror::Error)]

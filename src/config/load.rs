@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::fragments::JobFile;
-use super::near_files::with_near;
+use super::decode::decode;
+use super::document::Source;
+use super::file_suggest::with_near;
+use super::job_file::JobFile;
 use super::settings::Layers;
-use super::{ConfigError, Environment, UserConfig, automation, decode::decode, source::Source, suggest, world};
+use super::{ConfigError, Environment, UserConfig, automation, key_suggest, workstation_checks};
 use crate::job::{self, Command, Finding, JobId, ScheduleSpec, Severity, Spec};
 
 /// A job that can be submitted.
@@ -101,7 +103,11 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     spec.name = said_name.unwrap_or_else(|| name_of(file.as_deref(), &spec.command, &workdir));
 
     let (schedule, of_schedule) = fragment.schedule.as_ref().map(|file| automation::resolve(file, &spec, inputs.now)).unzip();
-    let judged = merged.into_iter().chain(job::check(&spec)).chain(world::check(&spec, &workdir, inputs)).chain(of_schedule.into_iter().flatten());
+    let judged = merged
+        .into_iter()
+        .chain(job::check(&spec))
+        .chain(workstation_checks::check(&spec, &workdir, inputs))
+        .chain(of_schedule.into_iter().flatten());
     // A value that could not be read was taken out, and a misspelt key was not read: that it is missing is not news.
     let unread: Vec<_> = found.iter().flat_map(|finding| [Some(finding.path.clone()), finding.hint.clone()]).flatten().collect();
     // One that was said and not understood, or in another table, is none that is missing.
@@ -112,7 +118,7 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
             continue;
         }
         let line = source.line(&finding.path);
-        if unread.contains(&finding.path) || (line.is_none() && unread.contains(&suggest::did_you_mean(&finding.path))) {
+        if unread.contains(&finding.path) || (line.is_none() && unread.contains(&key_suggest::did_you_mean(&finding.path))) {
             continue;
         }
         if finding.changes_nothing() && layers.origin(&finding.path) == Some(USER_CONFIG) {

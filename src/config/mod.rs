@@ -12,40 +12,40 @@
 
 mod automation;
 mod caps_reader;
-mod compound;
+pub mod config_edit;
 mod decode;
-pub mod edit;
+mod document;
 mod env;
 mod error;
-mod fragments;
+mod file_suggest;
+mod job_file;
 mod job_root;
+mod key_suggest;
 mod load;
-mod near_files;
-mod patterns;
 mod schema;
+mod schema_patterns;
 mod settings;
-mod source;
-mod suggest;
+mod union_values;
 mod user;
-mod words;
-mod world;
+mod values;
+mod workstation_checks;
 
 pub use automation::{CapsFile, CatchUpWord, OverlapWord, ScheduleFile};
 pub use caps_reader::CapsReader;
-pub use compound::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};
 pub use env::Environment;
 pub use error::ConfigError;
-pub use fragments::{
+pub use job_file::{
     AwsFile, CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, NotifyFile, OnFile, RetriesFile, UserFile, WatchFile,
 };
 pub use job_root::{JobRoot, job_root};
+pub use key_suggest::closest;
 pub use load::{COMMAND_LINE, Inputs, JOB_FILE, Loaded, load_job, read_job, shown};
 pub use schema::{job_schema, key_paths, user_schema};
 pub use settings::WORKDIR_BYTES_MAX;
-pub use suggest::closest;
+pub use union_values::{CommandWord, EnvPair, EnvValue, ScriptWord, SecretPair};
 pub use user::{UserConfig, load_user, load_user_all_the_same};
-pub use words::{
+pub use values::{
     Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SecretWord,
     SpanOrOff, SpanWord, WordError,
 };
-pub use world::is_made_by_setup;
+pub use workstation_checks::is_made_by_setup;

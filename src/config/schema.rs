@@ -5,7 +5,7 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use super::fragments::{JobFile, UserFile};
+use super::job_file::{JobFile, UserFile};
 
 /// Of the job file, for editors: `config/schema/job.json`.
 pub fn job_schema() -> Value {

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::fragments::{CheckpointFile, JobFile};
-use super::words::SpanOrOff;
+use super::job_file::{CheckpointFile, JobFile};
+use super::values::SpanOrOff;
 use crate::job::{
     BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec, OnSpec, Reaction, RetriesSpec, SETUP,
     SecretSource, Spec, StallSpec, WatchSpec,
@@ -260,7 +260,8 @@ fn or_off(said: Option<SpanOrOff>, default: Option<Span>) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{decode::decode, source::Source};
+    use crate::config::decode::decode;
+    use crate::config::document::Source;
     use std::path::Path;
 
     fn file(text: &str) -> JobFile {

@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::fragments::{AwsFile, JobFile, UserFile};
-use super::{
-    ConfigError, Environment,
-    decode::{UNKNOWN_KEY, decode},
-    load::read_file,
-    source::Source,
-};
+use super::decode::{UNKNOWN_KEY, decode};
+use super::document::Source;
+use super::job_file::{AwsFile, JobFile, UserFile};
+use super::load::read_file;
+use super::{ConfigError, Environment};
 use crate::job::{Finding, NotifySpec};
 use crate::market::Usd;
 use crate::policy::purchase::spending_cap::Caps;

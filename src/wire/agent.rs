@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::abandoned;
+use super::orphaned_run;
 #[cfg(feature = "aws")]
 use crate::adapters::aws::bucket_credentials;
 use crate::adapters::aws::cloudwatch_metrics::CloudWatchMeter;
@@ -309,7 +309,7 @@ async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
     // In a process group: the output is echoed to our own terminal.
     let workloads: Arc<dyn Workloads> = Arc::from(process::workloads(program, Home::ProcessGroup));
     if !call.dry_run {
-        abandoned::forget_old(&alone_root(&call), &*workloads).await;
+        orphaned_run::forget_old(&alone_root(&call), &*workloads).await;
     }
     stand_alone(call, workloads).await
 }
@@ -346,10 +346,11 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         }
         Some((_, Err(error), file)) => return Err(format!("cannot write {}: {error}", file.display())),
     };
-    let abandoned = abandoned::find(&root, &call.argv, &work, &*workloads, &*clock).await;
+    let abandoned = orphaned_run::find(&root, &call.argv, &work, &*workloads, &*clock).await;
     let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
     // Held until this process ends: it tells the next one that this run is being watched.
-    let _watched = process_env::lock(&abandoned::lock(&outbox.state)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
+    let _watched =
+        process_env::lock(&orphaned_run::lock(&outbox.state)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
     if let Some(job) = abandoned {
         complain(&format!("lamp-agent: `{job}` still runs, and the agent that watched it is gone: watching it again\n"));
         resolved.job = job;

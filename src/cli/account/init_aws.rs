@@ -17,7 +17,7 @@ use crate::cli::output::printer::shell_word;
 use crate::cli::plan::region_arg;
 use crate::cli::status::other_job_root::Lying;
 use crate::cli::{Context, ExitCode, Fault};
-use crate::config::edit::{self, Setting};
+use crate::config::config_edit::{self, Setting};
 use crate::instance::setup::SetupFound;
 use crate::market::{Catalog, Region};
 use crate::policy::account::doctor::unpriced_disks;
@@ -89,7 +89,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .into_iter()
         .map(|setting| if setting.key == "job_root" { setting.replacing(args.instead) } else { setting })
         .collect();
-    let configuration = edited(context, |text| edit::add(text, &wanted))?;
+    let configuration = edited(context, |text| config_edit::add(text, &wanted))?;
     show(context, &setup, &lines);
     warn_unpriced(context, &setup.names.regions);
     keep_one_bucket(args, context, &setup, &found).await?;

@@ -8,7 +8,7 @@ use crate::cli::plan::region_arg;
 use crate::cli::shell::ctrl_c;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, render_table_within};
-use crate::config::edit::{Edited, Setting};
+use crate::config::config_edit::{Edited, Setting};
 use crate::instance::setup::SetupNames;
 use crate::policy::account::setup_plan::SetupLine;
 use crate::wire::setup::{AwsSetup, SetupError, SetupWish, read_user_file, replace_user_file};

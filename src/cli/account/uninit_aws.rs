@@ -13,7 +13,7 @@ use crate::cli::control::download::with_progress;
 use crate::cli::output::table::counted;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
-use crate::config::edit;
+use crate::config::config_edit;
 use crate::instance::setup::{InUse, SetupFound, SetupStep};
 use crate::job::JobId;
 use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
@@ -89,7 +89,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let stays = |key: &str| !root_goes && ["job_root", "regions"].contains(&key);
     let wanted: Vec<_> = settings(&setup.names, false).into_iter().filter(|setting| !stays(setting.key)).collect();
     let wanted = if lines.iter().any(|line| !line.steps.is_empty()) { wanted } else { Vec::new() };
-    let configuration = edited(context, |text| edit::take_away(text, &wanted))?;
+    let configuration = edited(context, |text| config_edit::take_away(text, &wanted))?;
     let tell = |done: bool| {
         if context.is_machine_output() {
             context.printer.json(&json!({ "account": setup.account, "owner": setup.names.owner, "in_use": used, "schedules": schedules, "lines": lines, "done": done }));

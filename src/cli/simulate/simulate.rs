@@ -34,7 +34,7 @@ use crate::policy::market::deadline_choice::Others;
 use crate::policy::market::pool_history::Pool;
 use crate::policy::market::remaining_work::times;
 use crate::policy::market::replay::{Goes, Play, PlayLimits, Ran, planned, run as play_once};
-use crate::wire::worlds::PriceRound;
+use crate::wire::simulator::PriceRound;
 use crate::wire::{CapacityTrace, PriceCourseError, TraceError, read_capacity, read_prices};
 
 /// Live a job through many times, in a false world: what it would cost, when it would end, how often it would be interrupted

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   --trace, or courses drawn from the law of the pool ──┐
-//!   --prices, or the price of now ───────────────────────┼──> one world a run and market (wire::worlds) ──> Ran
+//!   --prices, or the price of now ───────────────────────┼──> one world a run and market (wire::simulator) ──> Ran
 //! ```
 //! What must never live here: the playing of the choice alone (`policy::market::replay`), or how either is shown (`simulate::text`).
 
@@ -22,7 +22,7 @@ use crate::job::{MarketChoice, ResolvedSpec};
 use crate::market::UsdPerHour;
 use crate::policy::market::pool_history::Pool;
 use crate::policy::market::replay::{Drawn, Goes, Play, Ran, Unfinished};
-use crate::wire::worlds::{Course, Lived, OwnJob, PriceRound, live_all};
+use crate::wire::simulator::{Course, Lived, OwnJob, PriceRound, live_all};
 use crate::wire::{CapacityTrace, Clock};
 
 /// Hours of work that are lived through in one market where nobody says how often: about half a minute of two processors for all

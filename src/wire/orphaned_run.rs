@@ -14,13 +14,13 @@ use crate::job::JobId;
 use crate::ports::{Clock, Files, Launch, Workloads};
 
 /// Held by the agent that watches the run of this state folder.
-pub(super) fn lock(state: &Path) -> PathBuf {
+pub(crate) fn lock(state: &Path) -> PathBuf {
     state.join("watched.lock")
 }
 
 /// The same command, started in this folder by an agent that is gone, and still running: starting it a second time would
 /// be two trainings on one GPU. Its job, to be watched again.
-pub(super) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &dyn Workloads, clock: &dyn Clock) -> Option<JobId> {
+pub(crate) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &dyn Workloads, clock: &dyn Clock) -> Option<JobId> {
     for state in process_env::folders_below(&root.join("runs")).into_iter().rev() {
         let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
         let read = |path: PathBuf| LocalFiles.read(&path).ok().flatten();
@@ -56,7 +56,7 @@ const KEEP: Duration = Duration::from_secs(7 * 86_400);
 
 /// Removes the state folders of runs that are over; what they were is in their records, below `jobs`. `workloads` must know the work of
 /// such runs. It takes the locks of runs that are over, and of those alone.
-pub(super) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
+pub(crate) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
     for state in process_env::folders_below(&root.join("runs")) {
         let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
         let has_outcome = root.join("jobs").join(job.as_str()).join("attempts/0001/outcome.json").is_file();

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::automation::{CapsFile, ScheduleFile};
-use super::compound::{CommandWord, EnvValue, GpusWatched, ScriptWord};
-use super::words::{
+use super::union_values::{CommandWord, EnvValue, GpusWatched, ScriptWord};
+use super::values::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate,
     ReactionWord, SecretWord, SpanOrOff, SpanWord,
 };

@@ -31,7 +31,7 @@ mod tests {
     use std::str::FromStr;
 
     use super::*;
-    use crate::config::words::*;
+    use crate::config::values::*;
 
     /// Both agree on each of these.
     #[track_caller]

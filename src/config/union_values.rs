@@ -51,7 +51,7 @@ fn unix_lines(script: &str) -> String {
     script.replace("\r\n", "\n").trim_end_matches('\r').to_owned()
 }
 
-pub(super) fn strings<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Vec<String>, A::Error> {
+pub(crate) fn strings<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Vec<String>, A::Error> {
     let mut texts = Vec::new();
     while let Some(text) = list.next_element()? {
         texts.push(text);

@@ -6,7 +6,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 
-use super::suggest::closest;
+use super::key_suggest::closest;
 use super::{Environment, Inputs};
 use crate::instance::setup::{BOX_ROLE, box_role};
 use crate::job::{COMMAND_PLACEHOLDER, Finding, SECRET_BYTES_MAX, SecretSource, Spec, shell_word};

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-use super::patterns;
+use super::schema_patterns;
 use crate::job::{AlarmRule, MarketChoice, Reaction, SecretSource};
 use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
@@ -26,7 +26,7 @@ impl WordError {
 
     fn not_one_of(text: &str, what: &str, words: &[&str]) -> Self {
         let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-        let guess = super::suggest::closest(text, words.iter().copied()).map(|word| format!(", did you mean `{word}`?")).unwrap_or_default();
+        let guess = super::key_suggest::closest(text, words.iter().copied()).map(|word| format!(", did you mean `{word}`?")).unwrap_or_default();
         WordError(format!("`{text}` is not {what}, write one of {list}{guess}"))
     }
 }
@@ -93,79 +93,79 @@ word!(
     /// Where a secret is read.
     SecretWord(SecretSource), parse_secret,
     expecting "where a secret is read: \"env\", \"env:NAME\", \"file:PATH\", \"ssm:NAME\" or \"secretsmanager:NAME\"",
-    schema {"type": "string", "pattern": patterns::SECRET}
+    schema {"type": "string", "pattern": schema_patterns::SECRET}
 );
 word!(
     /// A length of time with its unit.
     SpanWord(Span), parse_span,
     expecting "a length of time with its unit, like \"30s\", \"5m\", \"2h\" or \"1h30m\"",
-    schema {"type": "string", "pattern": patterns::SPAN}
+    schema {"type": "string", "pattern": schema_patterns::SPAN}
 );
 word!(
     /// A length of time with its unit, or `off`.
     SpanOrOff(Option<Span>), parse_span_or_off,
     expecting "a length of time with its unit, like \"15m\", or \"off\"",
-    schema {"type": "string", "pattern": patterns::SPAN_OR_OFF}
+    schema {"type": "string", "pattern": schema_patterns::SPAN_OR_OFF}
 );
 word!(
     /// What the cloud watches of a machine.
     AlarmWord(AlarmRule), parse_alarm,
     expecting "\"heartbeat\", \"heartbeat for 15m\", \"cpu<=0.3 for 5m\" or \"off\"",
-    schema {"type": "string", "pattern": patterns::ALARM}
+    schema {"type": "string", "pattern": schema_patterns::ALARM}
 );
 word!(
     /// An amount of dollars.
     Dollars(Usd), parse_dollars,
     expecting "an amount of dollars, like 5, 0.65 or \"$5\"",
-    schema {"type": ["number", "string"], "pattern": patterns::DOLLARS}
+    schema {"type": ["number", "string"], "pattern": schema_patterns::DOLLARS}
 );
 word!(
     /// Dollars for an hour of a machine.
     Hourly(UsdPerHour), parse_hourly,
     expecting "dollars per hour, like 0.25 or \"$0.25\"",
-    schema {"type": ["number", "string"], "pattern": patterns::HOURLY}
+    schema {"type": ["number", "string"], "pattern": schema_patterns::HOURLY}
 );
 word!(
     /// The most a spot machine may cost an hour.
     Price(PriceRule), parse_price,
     expecting "a price per hour: 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\"",
-    schema {"type": ["number", "string"], "pattern": patterns::PRICE}
+    schema {"type": ["number", "string"], "pattern": schema_patterns::PRICE}
 );
 word!(
     /// How many times as much a fallback may cost.
     FallbackCostWord(FallbackCost), parse_fallback_cost,
     expecting "a number from 1 on, like 2 or 3.5, or \"any\"",
-    schema {"type": ["number", "string"], "pattern": patterns::FALLBACK_COST}
+    schema {"type": ["number", "string"], "pattern": schema_patterns::FALLBACK_COST}
 );
 word!(
     /// A version of CUDA. Better in quotes: as a number, 12.10 is 12.1.
     CudaWord(Cuda), parse_cuda,
     expecting "a version of CUDA, like \"12.4\"",
-    schema {"type": ["string", "number"], "pattern": patterns::CUDA}
+    schema {"type": ["string", "number"], "pattern": schema_patterns::CUDA}
 );
 word!(
     /// Which GPUs.
     Gpus(GpuRequirement), parse_gpus,
     expecting "GPUs, like \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\"",
-    schema {"type": "string", "pattern": patterns::GPUS}
+    schema {"type": "string", "pattern": schema_patterns::GPUS}
 );
 word!(
     /// The size of a disk, whole GiB.
     DiskGib(u32), parse_disk,
     expecting "a size with its unit, like \"100GiB\" or \"1TiB\"",
-    schema {"type": "string", "pattern": patterns::DISK}
+    schema {"type": "string", "pattern": schema_patterns::DISK}
 );
 word!(
     /// A number of bytes.
     Bytes(u64), parse_bytes,
     expecting "a size with its unit, like \"200MiB\" or \"2GiB\"",
-    schema {"type": "string", "pattern": patterns::BYTES}
+    schema {"type": "string", "pattern": schema_patterns::BYTES}
 );
 word!(
     /// Bytes per second.
     Rate(f64), parse_rate,
     expecting "a rate with its unit, like \"100kB/s\"",
-    schema {"type": "string", "pattern": patterns::RATE}
+    schema {"type": "string", "pattern": schema_patterns::RATE}
 );
 word!(
     /// A market.
@@ -183,19 +183,19 @@ word!(
     /// What to do at an end.
     ReactionWord(Reaction), parse_reaction,
     expecting "\"terminate\", \"stop\", \"keep 2h\" or \"notify\"",
-    schema {"type": "string", "pattern": patterns::REACTION}
+    schema {"type": "string", "pattern": schema_patterns::REACTION}
 );
 word!(
     /// A moment.
     Moment(Timestamp), parse_moment,
     expecting "a date and time, like \"2026-11-21T18:00:00Z\", \"2026-11-21 18:00\" or \"2026-11-21T18:00[Europe/Berlin]\"",
-    schema {"type": "string", "pattern": patterns::MOMENT}
+    schema {"type": "string", "pattern": schema_patterns::MOMENT}
 );
 word!(
     /// A number, or `unlimited`.
     CountOrUnlimited(u32), parse_count,
     expecting "a whole number from 0 on, or \"unlimited\"",
-    schema {"type": ["integer", "string"], "pattern": patterns::COUNT_OR_UNLIMITED}
+    schema {"type": ["integer", "string"], "pattern": schema_patterns::COUNT_OR_UNLIMITED}
 );
 
 const MARKETS: [&str; 3] = ["on-demand", "spot", "auto"];
