@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lamplighter::account::sweeper_visit::{Suspects, Visit};
 use lamplighter::adapters::aws::imds_documents;
 use lamplighter::config::{Environment, Inputs, UserConfig, read_job};
 use lamplighter::controller::{Bootstrap, BoxEndpoint};
-use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status, Tags, owned_by};
 use lamplighter::job::{
     Attention, Discarded, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun,

@@ -1,20 +1,20 @@
-//! Lamplighter lights cloud GPU machines when there is work and puts them out when there is none.
+//! Lamplighter starts cloud GPU machines when there is work and stops them when there is none.
 //!
 //! Two programs come out of this one library: `lamp` (command line and controller, on a workstation) and `lamp-agent`
 //! (on the machine that trains).
 //!
 //! ```text
-//!   market <- job <- instance <- policy        pure: nouns and decisions
+//!   market <- job <- instance <- account <- policy   pure: nouns and decisions
 //!                        ^          ^
-//!                      ports     jobdir        what we need from the world, and the channel between the programs
+//!                      ports     jobdir              what we need from the world; the channel between the programs
 //!                        ^          ^
-//!        adapters    controller   agent        the world; the two loops (wake, observe, decide, act)
+//!        adapters    controller   agent              the world; the two loops (wake, observe, decide, act)
 //!             ^          ^          ^
-//!                      wire                    the only place that picks adapters for ports
+//!                      wire                          the only place that picks adapters for ports
 //!                        ^
-//!            config    cli    bin              the face
+//!            config    cli    bin                    the face
 //!
-//!   sim: controller and agent over false ports, in virtual time
+//!   sim: controller and agent over simulated ports, in virtual time
 //! ```
 //!
 //! One job's journey: `config` reads the job file and `job::spec::check` finds what is wrong with it; `controller` records a
@@ -34,6 +34,7 @@ pub mod policy;
 pub mod ports;
 pub mod wire;
 
+pub mod account;
 #[cfg(feature = "lamp")]
 pub mod cli;
 #[cfg(feature = "lamp")]

@@ -15,7 +15,7 @@ use super::union_values::strings;
 use super::values::{Dollars, Hourly};
 use crate::job::{CatchUp, Finding, MarketChoice, Overlap, ScheduleSpec, Spec};
 use crate::policy::purchase::spending_cap::Caps;
-use crate::policy::schedule::schedule::{self, CalendarError};
+use crate::policy::schedule::calendar::{self, CalendarError};
 
 /// When the job is run by a daemon, again and again. `lamp apply` hands it over; `lamp run` runs it once, now.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -114,11 +114,11 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
             Some(CatchUpWord::None) => CatchUp::None,
         },
     };
-    let mut judged = schedule::check(&resolved, now);
+    let mut judged = calendar::check(&resolved, now);
     if let Err(error @ CalendarError::Zone { .. }) = &judged {
         found.push(Finding::error("schedule.timezone", error.to_string()).hint("write it like \"Europe/Berlin\" or \"UTC\""));
         // What else is wrong with it does not hang on the zone.
-        judged = schedule::check(&ScheduleSpec { timezone: "UTC".into(), ..resolved.clone() }, now);
+        judged = calendar::check(&ScheduleSpec { timezone: "UTC".into(), ..resolved.clone() }, now);
     }
     match judged {
         Ok(calendar) if calendar.is_never_in_its_hours(now) => {

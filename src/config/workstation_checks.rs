@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 
 use super::key_suggest::closest;
 use super::{Environment, Inputs};
-use crate::instance::setup::{BOX_ROLE, box_role};
+use crate::account::setup::{BOX_ROLE, box_role};
 use crate::job::{COMMAND_PLACEHOLDER, Finding, SECRET_BYTES_MAX, SecretSource, Spec, shell_word};
 use crate::market::Cloud;
 

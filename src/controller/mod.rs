@@ -21,7 +21,7 @@ mod cloud_answers;
 mod daemon_round;
 mod drive;
 mod job_memory;
-pub mod launch;
+pub(crate) mod launch;
 pub(crate) mod notify;
 mod observe;
 mod retry_delay;

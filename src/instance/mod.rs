@@ -4,25 +4,19 @@
 //! policies see. A reading that could not be taken is [`Reading::Unknown`], never zero. What must never live here: how a
 //! number is read (that is `adapters`), what it means (that is `policy`).
 
-mod account;
 mod notice;
-pub mod permissions;
+mod other_cpu;
 mod rates;
 mod reading;
-mod rest_cpu;
 mod sample;
-pub mod setup;
 mod state;
 mod status;
-pub mod sweeper;
 mod tags;
-pub mod visit;
 
-pub use account::{ForeignMachine, Residue};
 pub use notice::{Notice, NoticeKind};
+pub use other_cpu::RestCpu;
 pub use rates::{Rates, rates};
 pub use reading::Reading;
-pub use rest_cpu::RestCpu;
 pub use sample::{GpuSample, IoCounters, Marks, Sample};
 pub use state::{InstanceState, InstanceView, MachineRef};
 pub use status::{GpuStatus, Status};

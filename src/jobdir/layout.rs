@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_is_of_no_job_and_no_schedule_is_known_to_the_set_up() {
-        use crate::instance::setup::{is_of_the_house, is_of_the_root, job_of};
+        use crate::account::setup::{is_of_the_house, is_of_the_root, job_of};
         let job: JobId = "toy-222222".parse().expect("an id");
         let (made, program, checked) = (format!("{}made", news(&job)), agent(&"0a".repeat(32)), agent_checked(&"0a".repeat(32)));
         for key in [CLOCK, JOBS_OVER, &made, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1"), &program, &checked] {

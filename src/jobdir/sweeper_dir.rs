@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::job_dir::{JobDirError, read, unless_damaged};
 use super::layout;
 use super::record::encode;
-use crate::instance::visit::{Suspects, Visit};
+use crate::account::sweeper_visit::{Suspects, Visit};
 use crate::ports::{Store, StoreError};
 
 /// One sweeper's records. Cheap to clone.

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::NoCredentials;
-use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
+use crate::account::{ForeignMachine, Residue};
+use crate::instance::{InstanceView, MachineRef};
 use crate::job::{JobId, LaunchRequest, MachineSpec, Plan, Refusal, ResolvedSpec, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 

@@ -5,12 +5,12 @@ use crate::adapters::workstation::agent_files::AgentFiles;
 use crate::market::Arch;
 use crate::ports::Agents as _;
 
+use crate::account::setup::Found;
+#[cfg(feature = "aws")]
+use crate::account::setup::{ProfileFound, RegionFound, RoleFound};
+use crate::account::sweeper::{FunctionFound, ScheduleFound};
 #[cfg(feature = "aws")]
 use crate::adapters::aws::account::readiness;
-use crate::instance::setup::Found;
-#[cfg(feature = "aws")]
-use crate::instance::setup::{ProfileFound, RegionFound, RoleFound};
-use crate::instance::sweeper::{FunctionFound, ScheduleFound};
 
 #[cfg(feature = "aws")]
 pub use crate::adapters::aws::account::doctor::{AwsDoctor, Ends, Who};

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock;
+use crate::account::sweeper;
+use crate::account::sweeper_visit::Visit;
 use crate::adapters::aws::account::lambda_runtime::LambdaRuntime;
 use crate::adapters::aws::bucket_credentials;
 use crate::adapters::aws::ec2::cloud::AwsCloud;
@@ -16,8 +18,6 @@ use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::settings::AwsSettings;
 use crate::adapters::store::open::{self, OpenError};
 use crate::controller::Controller;
-use crate::instance::sweeper;
-use crate::instance::visit::Visit;
 use crate::market::{self, Zone};
 use crate::ports;
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use lamplighter::account::Residue;
 use lamplighter::adapters::aws::ec2::cloud::AwsCloud;
-use lamplighter::instance::{Residue, Tags};
+use lamplighter::instance::Tags;
 use lamplighter::job::{AlarmRule, JobId};
 use lamplighter::market::{Market, Usd};
 use lamplighter::ports::Cloud;

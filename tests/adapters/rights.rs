@@ -4,7 +4,7 @@
 //! and what is known of both. A launch asks for each thing that it makes or uses, and all of them must be allowed.
 
 use iam_rs::{Arn, Context, ContextValue, Decision, IAMPolicy, IAMRequest, PolicyEvaluator, Principal, PrincipalId};
-use lamplighter::instance::permissions::{Permissions, PolicyName};
+use lamplighter::account::permissions::{Permissions, PolicyName};
 use proptest::prelude::*;
 use proptest::sample::select;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lamplighter::instance::permissions::{Permissions, PolicyName};
+use lamplighter::account::permissions::{Permissions, PolicyName};
 use lamplighter::job::{AttemptNo, CheckpointNo, ExitStatus, JobId};
 use lamplighter::jobdir::layout::*;
 use lamplighter::ports::Clock as _;

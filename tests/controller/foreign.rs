@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lamplighter::account::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames};
 use lamplighter::controller::{Controller, Judged};
-use lamplighter::instance::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames};
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::job::{AttemptNo, BOOT, JobId, Plan, RECORD_FORMAT, Wish};
 use lamplighter::jobdir::JobDir;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lamplighter::account::Residue;
 use lamplighter::controller::Controller;
-use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Residue};
+use lamplighter::instance::{InstanceState, InstanceView, MachineRef};
 use lamplighter::job::{AttemptNo, LeavingFate, Reaction, Receipt};
 use lamplighter::jobdir::layout;
 use lamplighter::market::{self, Region, Usd};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use lamplighter::instance::Residue;
+use lamplighter::account::Residue;
 use lamplighter::job::{JobId, JobOutcome, LeavingFate};
 use lamplighter::market::{self, Region, Usd};
 use lamplighter::ports::{Cloud, CloudError};

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lamplighter::instance::sweeper;
-use lamplighter::instance::visit::Visit;
+use lamplighter::account::sweeper;
+use lamplighter::account::sweeper_visit::Visit;
 use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::jobdir::SweeperDir;
 use lamplighter::market;

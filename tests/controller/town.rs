@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Residue, Tags, owned_by};
+use lamplighter::account::Residue;
+use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Tags, owned_by};
 use lamplighter::job::{MachineSpec, Plan};
 use lamplighter::market::{self, Market, Region, Span, Supply, Usd};
 use lamplighter::ports::{Cloud, CloudError};

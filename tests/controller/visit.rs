@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lamplighter::account::sweeper_visit::{Suspects, Visit};
 use lamplighter::instance::InstanceState;
-use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::job::{AttemptNo, CheckpointNo, Reaction, Starts};
 use lamplighter::jobdir::layout;
 use lamplighter::market::{Cloud, Market, Region, Span};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use lamplighter::account::sweeper_visit::{Suspects, Visit};
 use lamplighter::adapters::store::open;
-use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status};
 use lamplighter::job::{
     Attention, Discarded, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun,

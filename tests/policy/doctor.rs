@@ -1,7 +1,7 @@
 //! What `lamp doctor` makes of what it found: each fault has its level and a cure that can be typed.
 
-use lamplighter::instance::permissions::PolicyName;
-use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames};
+use lamplighter::account::permissions::PolicyName;
+use lamplighter::account::setup::{BucketFound, Found, GroupFound, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames};
 use lamplighter::market::{Arch, Market, QuotaKind, gpu_quotas};
 use lamplighter::policy::account::doctor::{
     Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_image, judge_network, judge_price_list, judge_quotas, judge_role,

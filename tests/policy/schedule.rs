@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::civil::time;
 use lamplighter::job::{CatchUp, JobId, Overlap, ScheduleSpec};
 use lamplighter::market::UsdPerHour;
-use lamplighter::policy::schedule::schedule::{Calendar, CalendarError, DueVerdict, ScheduleFacts, Spot, check, judge};
+use lamplighter::policy::schedule::calendar::{Calendar, CalendarError, DueVerdict, ScheduleFacts, Spot, check, judge};
 use proptest::prelude::*;
 
 fn spec(cron: &str, timezone: &str) -> ScheduleSpec {

@@ -1,7 +1,7 @@
 //! From what stands in an account to the steps that make it ready, and that take it away again.
 
-use lamplighter::instance::permissions::PolicyName;
-use lamplighter::instance::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep};
+use lamplighter::account::permissions::PolicyName;
+use lamplighter::account::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep};
 use lamplighter::policy::account::setup_plan::{Lack, ReadyFound, Rebind, SetupLine, lacking, plan_removal, plan_setup};
 
 pub fn names() -> SetupNames {

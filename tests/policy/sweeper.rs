@@ -1,10 +1,10 @@
 //! From what stands of a sweeper in the cloud to the steps that make it and take it away, and whether it is well.
 
 use jiff::{SignedDuration, Timestamp};
-use lamplighter::instance::permissions::PolicyName;
-use lamplighter::instance::setup::{Found, InUse, RoleFound, SetupStep};
-use lamplighter::instance::sweeper::{FunctionFound, FunctionSettings, ScheduleFound, Sweeper, SweeperFound, SweeperStep};
-use lamplighter::instance::visit::{Trouble, Visit};
+use lamplighter::account::permissions::PolicyName;
+use lamplighter::account::setup::{Found, InUse, RoleFound, SetupStep};
+use lamplighter::account::sweeper::{FunctionFound, FunctionSettings, ScheduleFound, Sweeper, SweeperFound, SweeperStep};
+use lamplighter::account::sweeper_visit::{Trouble, Visit};
 use lamplighter::market::Arch;
 use lamplighter::policy::account::doctor::Level;
 use lamplighter::policy::account::setup_plan::SetupLine;

@@ -7,7 +7,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::credential_errors::lacking;
-use crate::instance::setup::Found;
+use crate::account::setup::Found;
 
 /// What AWS answers when a thing is not there; each service has its own words.
 const GONE: &[&str] = &[

@@ -16,9 +16,9 @@ use serde_json::Value;
 use super::ca_bundle::for_reqwest;
 use super::credential_errors::why;
 use super::session::AwsSession;
+use crate::account::setup::Found;
 use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::store::s3::install_crypto;
-use crate::instance::setup::Found;
 use crate::market::Region;
 use crate::ports::{Clock as _, chain};
 

@@ -26,10 +26,11 @@ use sha2::{Digest, Sha256};
 
 use super::machine_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder, RELEASED};
 use super::machine_process::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
+use crate::account::Residue;
 use crate::adapters::host::remove_tree::remove_tree;
 use crate::adapters::workload::holder::records::boot_id;
 use crate::adapters::workstation::detach::detach;
-use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Residue, Tags};
+use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Tags};
 use crate::job::{JobId, MachineSpec, Plan, ResolvedSpec};
 use crate::market::{self, Market, Region, Span, Supply, Zone, elapsed};
 use crate::ports::{Cloud, CloudError};

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::instance::{InstanceState, InstanceView, Residue};
+use crate::account::Residue;
+use crate::instance::{InstanceState, InstanceView};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{self, Arch, Market, Offer, Region, Usd, UsdPerHour, Zone};
 

@@ -7,13 +7,13 @@ mod asked {
     use jiff::SignedDuration;
     use tokio::sync::OnceCell;
 
+    use crate::account::setup::{Found, GROUP, SetupNames, SubnetFound, box_role};
     use crate::cli::Context;
     use crate::cli::account::doctor::{Asked, NOT_KNOWN};
     use crate::cli::account::setup_steps::bucket_of;
     use crate::cli::plan::region_arg;
     use crate::cli::status::status::local_time;
     use crate::config::{AwsFile, MachineFile};
-    use crate::instance::setup::{Found, GROUP, SetupNames, SubnetFound, box_role};
     use crate::job::{AlarmRule, MachineSpec};
     use crate::jobdir::{ProofDir, SweeperDir};
     use crate::market::{Arch, Catalog, PriceRule, Region};

@@ -5,9 +5,9 @@
 
 use clap::{Args as ClapArgs, ValueEnum};
 
+use crate::account::permissions::{Permissions, PolicyName, partition};
+use crate::account::setup::box_role;
 use crate::cli::{Context, ExitCode, Fault};
-use crate::instance::permissions::{Permissions, PolicyName, partition};
-use crate::instance::setup::box_role;
 
 /// Print the IAM policy that a part of Lamplighter needs
 ///

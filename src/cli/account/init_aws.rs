@@ -12,13 +12,13 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::setup_steps::{Carried, Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
+use crate::account::setup::SetupFound;
 use crate::cli::control::download::with_progress;
 use crate::cli::output::printer::shell_word;
 use crate::cli::plan::region_arg;
 use crate::cli::status::other_job_root::Lying;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::config_edit::{self, Setting};
-use crate::instance::setup::SetupFound;
 use crate::market::{Catalog, Region};
 use crate::policy::account::doctor::unpriced_disks;
 use crate::policy::account::setup_plan::{Rebind, SetupLine, other_root, plan_setup};

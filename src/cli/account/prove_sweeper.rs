@@ -2,8 +2,8 @@
 //!
 //! What must never live here: whether a sweep is tried (`policy::account::sweeper_proof`).
 
+use crate::account::sweeper;
 use crate::cli::Context;
-use crate::instance::sweeper;
 use crate::jobdir::SweeperDir;
 use crate::policy::account::sweeper_proof::{Expected, SweeperFacts, expected};
 use crate::wire::{Store, Workstation, causes};

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use crate::account::setup::SetupNames;
 use crate::cli::control::download::with_progress;
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::plan::region_arg;
@@ -9,7 +10,6 @@ use crate::cli::shell::ctrl_c;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, render_table_within};
 use crate::config::config_edit::{Edited, Setting};
-use crate::instance::setup::SetupNames;
 use crate::policy::account::setup_plan::SetupLine;
 use crate::wire::setup::{AwsSetup, SetupError, SetupWish, read_user_file, replace_user_file};
 

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::stop_cost::AtStake;
 use super::sweep::{is_shown, words};
 use super::unknown_job_machines::{self, is_stray};
+use crate::account::Residue;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, EndAsked, Found, Judged, SECOND_LOOK};
-use crate::instance::{MachineRef, Residue};
+use crate::instance::MachineRef;
 use crate::market::Region;
 
 /// What became of a machine that was to be ended.

@@ -9,12 +9,12 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
 use super::setup_steps::{Lines, Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
+use crate::account::setup::{InUse, SetupFound, SetupStep};
 use crate::cli::control::download::with_progress;
 use crate::cli::output::table::counted;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::config_edit;
-use crate::instance::setup::{InUse, SetupFound, SetupStep};
 use crate::job::JobId;
 use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
 use crate::policy::account::active_drivers::{DrivenHere, in_the_way};

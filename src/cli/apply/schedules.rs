@@ -14,7 +14,7 @@ use crate::cli::status::summary::Summary;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::job::{JobId, JobState, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
-use crate::policy::schedule::schedule::{Calendar, DueVerdict, ScheduleFacts, Spot, judge};
+use crate::policy::schedule::calendar::{Calendar, DueVerdict, ScheduleFacts, Spot, judge};
 use crate::wire::Store;
 
 /// Show what is scheduled: the next run, the last one, and what it waits for

@@ -87,10 +87,10 @@ pub fn refuse_planless(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault>
 #[cfg(feature = "aws")]
 mod asked {
     use super::{Context, Controller, Fault, Lack, Planned, ResolvedSpec};
+    use crate::account::setup::{GROUP, SetupNames, box_role};
     use crate::cli::account::setup_steps::bucket_of;
     use crate::cli::plan::plan;
     use crate::cli::shell::job_root;
-    use crate::instance::setup::{GROUP, SetupNames, box_role};
     use crate::policy::account::setup_plan::{ReadyFound, lacking};
 
     pub async fn planned(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> (Result<Planned, Fault>, Vec<Lack>) {

@@ -19,7 +19,7 @@ use crate::config::{self, Loaded};
 use crate::job::{Finding, Severity};
 use crate::jobdir::layout;
 use crate::market::Cloud;
-use crate::policy::schedule::schedule::Calendar;
+use crate::policy::schedule::calendar::Calendar;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
 /// A job without errors, and the files that ship with it.

@@ -1,7 +1,7 @@
 //! Runs what is scheduled: a job is made of the stored words each time that they are due, and then driven like any other.
 //!
 //! ```text
-//!   list ─ schedules/<set>/<name>.json ─ policy::schedule::schedule::judge ─┬─ Run, Skip ─ by a clock that is right ─ runs/<due>.json (once) ─ jobs/<job>/...
+//!   list ─ schedules/<set>/<name>.json ─ policy::schedule::calendar::judge ─┬─ Run, Skip ─ by a clock that is right ─ runs/<due>.json (once) ─ jobs/<job>/...
 //!                     │                                           └─ Wait ─ waiting.json (what waits, and since when)
 //!                     └─ missed, as far as we saw? ─ waiting.json ─ seen by another, or before a restart
 //! ```
@@ -26,7 +26,7 @@ use crate::job::{Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, 
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir, schedules, unless_damaged};
 use crate::market::{Market, Offer, Span, Supply, elapsed};
 use crate::policy::purchase::placement::Ask;
-use crate::policy::schedule::schedule::{Calendar, DueVerdict, MISSED_AFTER, ScheduleFacts, Spot, judge};
+use crate::policy::schedule::calendar::{Calendar, DueVerdict, MISSED_AFTER, ScheduleFacts, Spot, judge};
 use crate::ports::chain;
 
 /// Between two listings of the schedules of a bucket, which takes money for each. A new schedule, and a change of an old

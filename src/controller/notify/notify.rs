@@ -10,11 +10,11 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
+use crate::account::sweeper;
+use crate::account::sweeper_visit::Visit;
 use crate::controller::drive::Controller;
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
-use crate::instance::sweeper;
-use crate::instance::visit::Visit;
 use crate::job::{RECORD_FORMAT, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, SweeperDir, encode, layout};
 use crate::market::{Span, elapsed};

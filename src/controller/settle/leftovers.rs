@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::join_all;
 use tracing::warn;
 
+use crate::account::Residue;
 use crate::controller::cloud_answers::Place;
 use crate::controller::drive::Controller;
 use crate::controller::observe::Observed;
-use crate::instance::Residue;
 use crate::job::{JobId, Leaving, LeavingFate, Receipt};
 use crate::market::{Region, Usd};
 use crate::ports::chain;

@@ -20,8 +20,8 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 
 use super::sweep::{By, EndAsked, Judged, READS_IN_FLIGHT, SECOND_LOOK, why};
+use crate::account::sweeper_visit::{Ended, Place, Standing, Suspect, Suspects, Trouble, Visit};
 use crate::controller::drive::Controller;
-use crate::instance::visit::{Ended, Place, Standing, Suspect, Suspects, Trouble, Visit};
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::RECORD_FORMAT;
 use crate::jobdir::SweeperDir;

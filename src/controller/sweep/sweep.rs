@@ -16,10 +16,11 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 
 use super::lambda_visit::no_answer;
+use crate::account::{ForeignMachine, Residue};
 use crate::controller::cloud_answers::Place;
 use crate::controller::drive::Controller;
 use crate::controller::settle::end_record::SHOWN_HOLDS;
-use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
+use crate::instance::{InstanceView, MachineRef};
 use crate::job::{AttemptPhase, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::{self, Region, elapsed};

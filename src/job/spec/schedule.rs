@@ -1,7 +1,7 @@
 //! When a job is to be run again, and what a directory of job files has made: nouns and their records.
 //!
 //! A schedule stands in the job file (`[schedule]`); `lamp apply` leaves it as a record in the job root, and a daemon makes a
-//! job of it each time that it is due. What must never live here: when it is due (`policy::schedule::schedule`).
+//! job of it each time that it is due. What must never live here: when it is due (`policy::schedule::calendar`).
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::setup_plan::{allows, managed_key, other_root, own_key, reaches};
-use crate::instance::setup::{BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
+use crate::account::setup::{BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
 use crate::market::{Arch, Market, QuotaKind, uncounted_families};
 
 /// How a check ended; the worst is the last.

@@ -9,8 +9,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::instance::permissions::PolicyName;
-use crate::instance::setup::{
+use crate::account::permissions::PolicyName;
+use crate::account::setup::{
     BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, BucketFound, Found, GROUP, GroupFound, InUse, PLACES, ProfileFound, RegionFound, RoleFound, SetupFound,
     SetupNames, SetupStep,
 };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::doctor::Check;
-use crate::instance::sweeper::{self, SWEEPER};
+use crate::account::sweeper::{self, SWEEPER};
 use crate::job::{
     AlarmRule, AttemptRecord, Command, EndedBy, Ending, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, Proof, Spec, Switch, Trial, Tried,
     WatchSpec,

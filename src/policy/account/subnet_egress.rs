@@ -9,7 +9,7 @@
 //! must never live here: a call.
 
 use super::doctor::Check;
-use crate::instance::setup::{Found, SubnetFound, WayOut};
+use crate::account::setup::{Found, SubnetFound, WayOut};
 
 /// `found`: the subnets of the configuration that are in this region; none of them says nothing.
 pub fn judge_subnets(region: &str, found: &Found<Vec<SubnetFound>>) -> Option<Check> {

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::doctor::{Check, Level};
 use super::setup_plan::SetupLine;
-use crate::instance::permissions::PolicyName;
-use crate::instance::setup::{Found, InUse, RoleFound, SetupNames, SetupStep};
-use crate::instance::sweeper::{FunctionFound, ScheduleFound, Sweeper, SweeperFound, SweeperStep};
-use crate::instance::visit::Visit;
+use crate::account::permissions::PolicyName;
+use crate::account::setup::{Found, InUse, RoleFound, SetupNames, SetupStep};
+use crate::account::sweeper::{FunctionFound, ScheduleFound, Sweeper, SweeperFound, SweeperStep};
+use crate::account::sweeper_visit::Visit;
 use crate::market::elapsed;
 
 fn steps(steps: impl IntoIterator<Item = SweeperStep>) -> Vec<SetupStep> {

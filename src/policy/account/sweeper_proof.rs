@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::instance::setup::Found;
-use crate::instance::sweeper::{FunctionFound, ScheduleFound};
+use crate::account::setup::Found;
+use crate::account::sweeper::{FunctionFound, ScheduleFound};
 use crate::job::{Switch, Tried};
 use crate::market::elapsed;
 

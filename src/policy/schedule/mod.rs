@@ -2,6 +2,6 @@
 
 pub mod apply_diff;
 #[cfg(feature = "lamp")]
-pub(crate) mod cron_field;
+pub mod calendar;
 #[cfg(feature = "lamp")]
-pub mod schedule;
+pub(crate) mod cron_field;

@@ -15,7 +15,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::process::Process;
-use crate::instance::{ForeignMachine, InstanceView, MachineRef, Notice, Residue, Sample};
+use crate::account::{ForeignMachine, Residue};
+use crate::instance::{InstanceView, MachineRef, Notice, Sample};
 use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, ResolvedSpec, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{

@@ -17,14 +17,14 @@ use jiff::fmt::rfc2822;
 
 use super::sweeper::installed;
 use super::{bucket, roles, security_group};
+use crate::account::setup::{BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound};
+use crate::account::sweeper::{FunctionFound, ScheduleFound};
 pub use crate::adapters::aws::credential_cache::Ends;
 use crate::adapters::aws::credential_errors;
 use crate::adapters::aws::ec2::image as ec2_image;
 use crate::adapters::aws::ec2::image::Image;
 use crate::adapters::aws::service_error::{found, said};
 use crate::adapters::aws::session::AwsSession;
-use crate::instance::setup::{BucketFound, Found, ImageFound, ProfileFound, RegionFound, RoleFound};
-use crate::instance::sweeper::{FunctionFound, ScheduleFound};
 use crate::market::{Arch, QuotaKind, Region, gpu_quotas};
 use crate::ports::{CloudError, NoCredentials, chain};
 

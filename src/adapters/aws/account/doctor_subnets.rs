@@ -5,9 +5,9 @@
 use aws_sdk_ec2::types::{Route, RouteState, RouteTable};
 
 use super::doctor::AwsDoctor;
+use crate::account::setup::{Found, SubnetFound, WayOut};
 use crate::adapters::aws::ec2::subnets::{self, Place};
 use crate::adapters::aws::service_error::found;
-use crate::instance::setup::{Found, SubnetFound, WayOut};
 use crate::market::Region;
 use crate::ports::chain;
 

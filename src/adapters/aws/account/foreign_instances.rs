@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType};
 use jiff::Timestamp;
 
+use crate::account::ForeignMachine;
 use crate::adapters::aws::disk_cache::Ec2Cache;
 use crate::adapters::aws::ec2::describe::tag_map;
 use crate::adapters::aws::ec2::errors::meaning;
 use crate::adapters::aws::ec2::{price_list, utilization};
 use crate::adapters::aws::session::AwsSession;
-use crate::instance::{ForeignMachine, OWNER_TAG, Tags};
+use crate::instance::{OWNER_TAG, Tags};
 use crate::market::{Catalog, Market, Region, UsdPerHour};
 use crate::ports::CloudError;
 

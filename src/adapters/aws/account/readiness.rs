@@ -11,9 +11,9 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::{roles, security_group as group};
+use crate::account::setup::{BOX_POLICY, Found, ProfileFound, RegionFound, RoleFound};
 use crate::adapters::aws::service_error::said;
 use crate::adapters::aws::session::AwsSession;
-use crate::instance::setup::{BOX_POLICY, Found, ProfileFound, RegionFound, RoleFound};
 
 /// Whether the bucket of the job root is there, the instance profile of the machines, and the role of the same name.
 pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {

@@ -10,10 +10,10 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use serde_json::Value;
 
 use super::setup::SetupError;
+use crate::account::permissions::PolicyName;
+use crate::account::setup::{BOX_POLICY, BOX_SESSION_POLICY, Found, ProfileFound, RoleFound, SetupNames, SetupStep};
 use crate::adapters::aws::service_error::{found, is_gone, said};
 use crate::instance::OWNER_TAG;
-use crate::instance::permissions::PolicyName;
-use crate::instance::setup::{BOX_POLICY, BOX_SESSION_POLICY, Found, ProfileFound, RoleFound, SetupNames, SetupStep};
 
 pub(crate) const SPOT_ROLE: &str = "AWSServiceRoleForEC2Spot";
 pub(crate) const ALARM_ROLE: &str = "AWSServiceRoleForCloudWatchEvents";

@@ -8,11 +8,11 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use futures::future::join_all;
 
 use super::setup::SetupError;
+use crate::account::setup::{Found, GroupFound, RegionFound, SetupNames};
 use crate::adapters::aws::ec2::describe::{filter, tag_map};
 use crate::adapters::aws::ec2::{regions, subnets};
 use crate::adapters::aws::service_error::{found, is_gone, said};
 use crate::adapters::aws::session::AwsSession;
-use crate::instance::setup::{Found, GroupFound, RegionFound, SetupNames};
 use crate::instance::{OWNER_TAG, owned_by};
 use crate::market::Region;
 use crate::ports::chain;

@@ -14,11 +14,11 @@ use std::sync::{Arc, OnceLock};
 use super::sweeper::Place;
 use super::sweeper_program::{self, SweeperProgram};
 use super::{bucket, roles, security_group as group};
+use crate::account::setup::{BOX_ROLE, GROUP, InUse, SetupFound, SetupNames, SetupStep};
+use crate::account::sweeper::{Sweeper, SweeperFound};
 use crate::adapters::aws::credential_errors::lacking;
 use crate::adapters::aws::service_error::said;
 use crate::adapters::aws::session::AwsSession;
-use crate::instance::setup::{BOX_ROLE, GROUP, InUse, SetupFound, SetupNames, SetupStep};
-use crate::instance::sweeper::{Sweeper, SweeperFound};
 use crate::job::SecretSource;
 use crate::market::Region;
 

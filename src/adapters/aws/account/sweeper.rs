@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use super::setup::SetupError;
 use super::sweeper_program::SweeperProgram;
 use super::{bucket, roles};
+use crate::account::permissions::{PolicyName, partition};
+use crate::account::setup::{Found, SetupNames};
+use crate::account::sweeper::{
+    EACH, FunctionFound, FunctionSettings, LOG_DAYS, MEMORY_MIB, RUNTIME, ScheduleFound, Sweeper, SweeperFound, SweeperStep, TIMEOUT_SECS,
+};
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::signed_rest::{AwsCall, NoAnswer, found, send};
 use crate::adapters::host::system_clock::SystemClock;
 use crate::instance::OWNER_TAG;
-use crate::instance::permissions::{PolicyName, partition};
-use crate::instance::setup::{Found, SetupNames};
-use crate::instance::sweeper::{
-    EACH, FunctionFound, FunctionSettings, LOG_DAYS, MEMORY_MIB, RUNTIME, ScheduleFound, Sweeper, SweeperFound, SweeperStep, TIMEOUT_SECS,
-};
 use crate::market::{Arch, Region};
 use crate::ports::Clock as _;
 

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::lambda_zip;
+use crate::account::sweeper::RUNTIME_GLIBC;
 use crate::adapters::workstation::{elf_requirements, process_env};
-use crate::instance::sweeper::RUNTIME_GLIBC;
 use crate::market::Arch;
 use crate::ports::Glibc;
 

@@ -20,9 +20,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{alarm, describe, launch, launch_request, offers, regions, residue, residue_delete, spot_prices, terminate};
+use crate::account::{ForeignMachine, Residue};
 use crate::adapters::aws::account::foreign_instances;
 use crate::adapters::aws::session::AwsSession;
-use crate::instance::{ForeignMachine, InstanceView, MachineRef, OWNER_TAG, Residue};
+use crate::instance::{InstanceView, MachineRef, OWNER_TAG};
 use crate::job::{JobId, LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{self, Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError};

@@ -20,8 +20,9 @@ use super::alarm;
 use super::describe::{self, filter, state};
 use super::errors::{Trouble, meaning};
 use super::residue::{ADDRESS, ALARM, INTERFACE, SPOT_REQUEST, VOLUME, is_open};
+use crate::account::Residue;
 use crate::adapters::aws::session::AwsSession;
-use crate::instance::{InstanceState, OWNER_TAG, Residue};
+use crate::instance::{InstanceState, OWNER_TAG};
 use crate::ports::CloudError;
 
 /// A list that somebody has looked at for so long is old: a new one is made first.

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::state::MachineRef;
+use crate::instance::MachineRef;
 use crate::job::{AttemptNo, JobId, RECORD_FORMAT};
 use crate::market::{Cloud, Region};
 

@@ -1,0 +1,9 @@
+//! What is set up once in a cloud account: roles, permissions, bucket, sweeper, and what is found there.
+
+mod inventory;
+pub mod permissions;
+pub mod setup;
+pub mod sweeper;
+pub mod sweeper_visit;
+
+pub use inventory::{ForeignMachine, Residue};
