@@ -33,7 +33,7 @@ pub struct Environment {
     pub user: Option<String>,
     pub no_color: bool,
     pub path: Option<OsString>,
-    /// The folder of the active Python environment: `VIRTUAL_ENV`, else `CONDA_PREFIX`.
+    /// The folder of the active Python environment: `VIRTUAL_ENV`, else `CONDA_PREFIX` unless it is conda's `base`.
     pub python: Option<PathBuf>,
     pub lambda_api: Option<String>,
     /// The names of all variables that are set and not empty, for the secrets of jobs. No value is kept here.
@@ -70,7 +70,7 @@ impl Environment {
             names: std::env::vars_os().filter(|(_, value)| !value.is_empty()).filter_map(|(name, _)| name.into_string().ok()).collect(),
             no_color: raw("NO_COLOR").is_some(),
             path: raw("PATH"),
-            python: raw("VIRTUAL_ENV").or_else(|| raw("CONDA_PREFIX")).map(PathBuf::from),
+            python: active_python(raw),
             lambda_api: text("AWS_LAMBDA_RUNTIME_API"),
             workload: raw("LAMP_WORKLOAD").map(|_| text("LAMP_JOB").map_or("a workload".to_owned(), |job| format!("the workload of job `{job}`"))),
         }
@@ -123,6 +123,12 @@ fn login_in(passwd: &str, uid: u32) -> Option<String> {
     passwd.lines().find_map(name)
 }
 
+/// The Python environment that a person has activated. Conda activates `base` in every shell, without being asked.
+fn active_python(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let conda = || variable("CONDA_PREFIX").filter(|_| variable("CONDA_DEFAULT_ENV").is_none_or(|name| name != "base"));
+    variable("VIRTUAL_ENV").or_else(conda).map(PathBuf::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +144,15 @@ mod tests {
         assert_eq!(environment.state_dir(), Some("/s/lamplighter".into()));
         environment.config = Some("/x.toml".into());
         assert_eq!(environment.user_config_path(), Some("/x.toml".into()));
+    }
+
+    #[test]
+    fn active_python_is_one_that_a_person_chose() {
+        let found =
+            |names: &[(&str, &str)]| active_python(|name| names.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value)));
+        assert_eq!(found(&[("CONDA_PREFIX", "/opt/conda"), ("CONDA_DEFAULT_ENV", "base")]), None);
+        assert_eq!(found(&[("CONDA_PREFIX", "/opt/conda/envs/x"), ("CONDA_DEFAULT_ENV", "x")]), Some("/opt/conda/envs/x".into()));
+        assert_eq!(found(&[("VIRTUAL_ENV", "/v"), ("CONDA_PREFIX", "/opt/conda"), ("CONDA_DEFAULT_ENV", "base")]), Some("/v".into()));
     }
 
     #[test]

@@ -370,6 +370,10 @@ fn a_script_that_is_not_there_is_found_before_anything_runs() {
     sandbox.write(".lampignore", "tools\n");
     let no_environment = sandbox.lamp(&["check"]);
     assert!(no_environment.out.contains("an ignore file keeps it at home"), "{}", no_environment.out);
+    sandbox.write("lamp.toml", "command = ['.venv/bin/python', 'tools/bin/train']\nsetup = 'python3 -m venv .venv'\n");
+    sandbox.write(".venv/bin/python", "");
+    let script = sandbox.lamp(&["check"]);
+    assert!(script.out.contains("`tools/bin/train` is in the workdir but does not ship"), "{}", script.out);
     sandbox.write("env/pyvenv.cfg", "");
     sandbox.write("env/bin/python", "");
     let warns = |setup: &str| {

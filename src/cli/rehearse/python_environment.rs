@@ -26,18 +26,26 @@ pub fn find(workdir: &Path, active: Option<PathBuf>) -> Option<PathBuf> {
 /// Takes from the setup what installs, and lets the command find this environment. Gives whether there was anything to take.
 pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
     let Some(setup) = spec.setup.as_ref().filter(|setup| setup.lines().all(is_plain)) else { return false };
-    let (installs, others): (Vec<&str>, Vec<&str>) = setup.lines().partition(|line| installs(line));
-    if installs.is_empty() {
-        return false;
-    }
-    let mut lines: Vec<String> = others.into_iter().map(str::to_owned).collect();
     let environment = environment.display().to_string();
+    let quoted = environment.replace('\'', r"'\''");
+    let (starts, rest): (Vec<&str>, Vec<&str>) = setup.lines().partition(|line| line.trim() == "set -e");
+    let mut lines: Vec<String> = starts.into_iter().take(1).map(str::to_owned).collect();
     if let Some(own) = own_environment(&spec.command) {
         let parent = Path::new(own).parent().filter(|parent| !parent.as_os_str().is_empty());
         lines.extend(parent.map(|parent| format!("mkdir -p '{}'", parent.display())));
-        lines.push(format!("ln -sfn '{}' '{own}'", environment.replace('\'', r"'\''")));
+        lines.push(format!("ln -sfn '{quoted}' '{own}'"));
     }
-    let says_more = lines.iter().any(|line| !line.trim().is_empty() && line.trim() != "set -e");
+    // The lines that stay may run programs of the environment by the name that the setup gave it.
+    let stays = |line: &&str| match assigned(line) {
+        Some(name) => Some(format!("{name}='{quoted}'")),
+        None => (!installs(line)).then(|| (*line).to_owned()),
+    };
+    let kept: Vec<String> = rest.iter().filter_map(stays).collect();
+    if rest.iter().all(|line| assigned(line).is_none() && !installs(line)) {
+        return false;
+    }
+    lines.extend(kept);
+    let says_more = lines.iter().any(|line| !["", "set -e"].contains(&line.trim()) && assigned(line).is_none());
     spec.setup = says_more.then(|| lines.join("\n") + "\n");
     spec.env.insert("VIRTUAL_ENV".into(), environment.clone());
     spec.env.insert("PATH".into(), format!("{environment}/bin:{}", path.unwrap_or("/usr/local/bin:/usr/bin:/bin")));
@@ -55,16 +63,22 @@ fn is_plain(line: &str) -> bool {
     !(opens || runs || does_more || line.ends_with('\\') || line.contains("<<"))
 }
 
+/// `venv` of `venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME`: the name that a setup gives its environment.
+fn assigned(line: &str) -> Option<&str> {
+    let (name, _) = line.trim().split_once('=')?;
+    ["venv", "VENV"].contains(&name).then_some(name)
+}
+
 /// Whether a line of a setup makes an environment, or installs into one.
 fn installs(line: &str) -> bool {
     let line = line.trim();
     let makes_a_link = line.starts_with("ln ") && line.split_whitespace().any(|word| word.contains("venv"));
-    let names_one = ["venv=", "VENV="].iter().any(|start| line.starts_with(start)) || line.contains("$venv");
+    let is_lock = line.starts_with("exec 9>");
     let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || "\"';&|()".contains(c)).filter(|word| !word.is_empty()).collect();
     let is_installer = |word: &&str| INSTALLERS.contains(&word.rsplit('/').next().unwrap_or(word));
     let as_module = words.windows(2).any(|pair| pair[0] == "-m" && ["venv", "pip", "virtualenv", "uv"].contains(&pair[1]));
     let activates = words.iter().any(|word| word.ends_with("bin/activate"));
-    makes_a_link || names_one || as_module || activates || words.iter().any(is_installer)
+    makes_a_link || is_lock || as_module || activates || words.iter().any(is_installer)
 }
 
 /// `.venv` of `.venv/bin/python train.py`: where the command looks for an environment of its own.
@@ -88,10 +102,12 @@ mod tests {
     #[test]
     fn what_installs_goes_and_the_rest_of_the_setup_stays() {
         let setup = "set -e\nvenv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME\nexec 9>\"$venv.lock\" && flock 9\ntest -x \"$venv/bin/pip\" || python3 -m venv \"$venv\"\n\
-            \"$venv/bin/pip\" install --quiet -r requirements.txt\nln -sfn \"$venv\" .venv\nmkdir -p out\n";
+            \"$venv/bin/pip\" install --quiet -r requirements.txt\nln -sfn \"$venv\" .venv\n.venv/bin/python prepare.py\n\"${venv}/bin/hf\" download x\n";
         let mut drafted = spec(&[".venv/bin/python", "train.py"], setup);
         assert!(use_it(&mut drafted, Path::new("/home/ada/p/.venv"), Some("/usr/bin")));
-        assert_eq!(drafted.setup.as_deref(), Some("set -e\nmkdir -p out\nln -sfn '/home/ada/p/.venv' '.venv'\n"));
+        let expected =
+            "set -e\nln -sfn '/home/ada/p/.venv' '.venv'\nvenv='/home/ada/p/.venv'\n.venv/bin/python prepare.py\n\"${venv}/bin/hf\" download x\n";
+        assert_eq!(drafted.setup.as_deref(), Some(expected));
         assert_eq!(drafted.env["PATH"], "/home/ada/p/.venv/bin:/usr/bin");
         let mut bare = spec(&["python3", "train.py"], "set -e\npip install -r requirements.txt\n");
         assert!(use_it(&mut bare, Path::new("/v"), None));

@@ -82,9 +82,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if evidence.checkpoint.is_none() {
         return Ok(report(context, None, &checks(&evidence), None));
     }
-    if !args.install {
-        use_what_is_here(context, &mut prepared);
-    }
+    let is_taken_as_it_is = !args.install && use_what_is_here(context, &mut prepared);
     let stage = Stage::build(args, context, &prepared).await?;
     let receipt = match stage.play(&mut evidence).await {
         Ok(receipt) => receipt,
@@ -98,19 +96,25 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     let checks = checks(&evidence);
     // A script that ended by itself may have left results that its user wants.
-    if !args.to_end && evidence.ended_early.is_none() {
+    let has_results = evidence.ended_early.is_some() || evidence.again.ended.as_ref().is_some_and(|(in_order, _)| *in_order);
+    if !args.to_end && !has_results {
         stage.clear(proved(&checks)).await;
+    }
+    if is_taken_as_it_is && !proved(&checks) {
+        context.printer.hint("`lamp rehearse --install` runs the whole setup, as a machine does, in place of the environment that is here");
     }
     Ok(report(context, Some(stage.dir.job().as_str()), &checks, receipt.as_ref().filter(|_| args.to_end)))
 }
 
-/// The environment that is here instead of one more: it may be of gigabytes, and take minutes.
-fn use_what_is_here(context: &Context, prepared: &mut Prepared) {
-    let Some(found) = python_environment::find(&prepared.loaded.workdir, context.environment.python.clone()) else { return };
+/// Takes the environment that is here instead of one more, which may be of gigabytes and take minutes. Gives whether there was one.
+fn use_what_is_here(context: &Context, prepared: &mut Prepared) -> bool {
+    let Some(found) = python_environment::find(&prepared.loaded.workdir, context.environment.python.clone()) else { return false };
     let path = context.environment.path.as_ref().and_then(|path| path.to_str());
-    if python_environment::use_it(&mut prepared.loaded.spec, &found, path) {
+    let is_used = python_environment::use_it(&mut prepared.loaded.spec, &found, path);
+    if is_used {
         context.printer.note(format!("uses the Python environment {} and installs nothing; `--install` does as a machine would", found.display()));
     }
+    is_used
 }
 
 pub(crate) struct Stage<'a> {

@@ -32,10 +32,11 @@ pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
         .hint(format!("`lamp logs -f {other}` follows it; `lamp run --again` runs one more without a question")))
 }
 
-/// Runs after the launch, so that the launch does not wait for it. A store without an answer changes nothing.
-pub async fn say(context: &Context, store: &Store, job: &JobId) {
+/// Names a job that the user was not asked about. Runs after the launch, so that the launch does not wait for it. A store without an
+/// answer changes nothing.
+pub async fn say(context: &Context, store: &Store, job: &JobId, asked: &[JobId]) {
     let Ok(others) = job_root::under_way(store, job.name()).await else { return };
-    if let Some(other) = others.iter().find(|other| *other != job) {
+    if let Some(other) = others.iter().find(|other| *other != job && !asked.contains(other)) {
         context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
         context.printer.hint(format!("`lamp cancel {job}` ends this one"));
     }

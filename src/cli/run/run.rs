@@ -138,7 +138,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let mut left = Left::listen();
     let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, draft, planned, &mut left).await?;
-    let has_left = has_left || !args.again && others.is_empty() && !left.unless_heard(duplicate_name::say(context, &store, dir.job())).await;
+    let has_left = has_left || !args.again && !left.unless_heard(duplicate_name::say(context, &store, dir.job(), &others)).await;
     if args.detach || has_left {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
             return end(context, &dir, &receipt, args.outputs.as_deref()).await;

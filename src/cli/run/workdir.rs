@@ -273,16 +273,14 @@ fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
 fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Finding> {
     let args = loaded.spec.command.plain_words();
     let is_relative = |word: &&&str| !word.starts_with(['/', '-']) && !word.is_empty();
-    let named = args.iter().take(2).filter(is_relative).find(|word| loaded.workdir.join(word).is_file())?;
+    let is_made = |word: &&&str| loaded.spec.setup.is_some() && word.contains("/bin/") && config::is_made_by_setup(word);
+    let named = args.iter().take(2).filter(is_relative).filter(|word| !is_made(word)).find(|word| loaded.workdir.join(word).is_file())?;
     // That it is outside the workdir is a finding already.
     if Path::new(named).components().any(|part| part == std::path::Component::ParentDir) {
         return None;
     }
     let plain: PathBuf = Path::new(named).components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();
     if survey.entries.iter().any(|entry| entry.path == plain && entry.kind != PackKind::Folder) {
-        return None;
-    }
-    if loaded.spec.setup.is_some() && config::is_made_by_setup(named) {
         return None;
     }
     let message = format!("`{named}` is in the workdir but does not ship");

@@ -41,7 +41,7 @@ impl LimitsSpec {
         self.max_runtime.is_some() || self.budget.is_some() || self.deadline.is_some()
     }
 
-    /// How long a machine of this type may live before its agent has said a word. A time that the job names holds for every type.
+    /// How long a machine of this type may live before its agent has said a word. Another time than the default, 15 minutes, holds for every type.
     pub fn boot_of(&self, instance_type: &str) -> Span {
         if self.boot == BOOT && is_bare_metal(instance_type) { BOOT_BARE_METAL } else { self.boot }
     }

@@ -129,10 +129,14 @@ fn key_of(id: String, key: Result<Value, NoAnswer>, grants: Result<Value, NoAnsw
         return None;
     }
     let state = about.and_then(|about| about["KeyState"].as_str().map(str::to_owned));
-    let names = |answer: &Value| answer.to_string().contains(SPOT_ROLE);
+    // The name ends there: the role of spot fleets begins with it. A policy is a text in the answer, with its quotes escaped.
+    let names = |answer: &Value| [format!("{SPOT_ROLE}\""), format!("{SPOT_ROLE}\\\"")].iter().any(|end| answer.to_string().contains(end));
+    // A principal `*` with conditions, as AWS writes it for its own key, may mean the role too.
+    let may_name = |policy: &Value| policy["Policy"].as_str().is_some_and(|policy| policy.contains("\"*\""));
     let serves_spot = match (grants, policy) {
         (Ok(grants), _) if names(&grants) => Some(true),
         (_, Ok(policy)) if names(&policy) => Some(true),
+        (_, Ok(policy)) if may_name(&policy) => None,
         // A page of a hundred may not be all.
         (Ok(grants), Ok(_)) if grants["Truncated"] != true => Some(false),
         _ => None,
@@ -177,6 +181,11 @@ mod tests {
         assert_eq!(note(Ok(granted), denied()), None);
         assert_eq!(note(Ok(json!({ "Grants": [] })), Ok(named)), None);
         assert_eq!(note(Ok(json!({ "Grants": [] })), denied()), None, "its policy may name it");
+        let anybody = json!({ "Policy": "{\"Principal\": {\"AWS\": \"*\"}, \"Condition\": {}}" });
+        assert_eq!(note(Ok(json!({ "Grants": [] })), Ok(anybody)), None);
+        let fleet =
+            json!({ "Grants": [{ "GranteePrincipal": format!("arn:aws:iam::1:role/aws-service-role/spotfleet.amazonaws.com/{SPOT_ROLE}Fleet") }] });
+        assert!(note(Ok(fleet), Ok(json!({ "Policy": "{}" }))).is_some());
         let told = note(Ok(json!({ "Grants": [] })), Ok(json!({ "Policy": "{}" }))).expect("nobody names it");
         assert!(told.contains("create-grant --region us-east-2 --key-id k"), "{told}");
     }
