@@ -136,6 +136,21 @@ fn a_users_services_are_shut_in_as_far_as_a_user_may() {
 }
 
 #[test]
+fn controller_of_cloud_jobs_alone_is_shut_in() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("lamp-controller-cloud@.service");
+    let text = fs::read_to_string(unit("lamp-controller-cloud@.service")).expect("a unit");
+    fs::write(&path, text.replace("/home/%i/.cargo/bin/lamp", env!("CARGO_BIN_EXE_lamp"))).expect("written");
+    let path = path.to_str().expect("a plain path");
+    let Some(output) = systemd_analyze(&["verify", "--man=no", path]) else { return };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !said.contains("lamp-controller"), "{said}");
+    let Some(output) = systemd_analyze(&["security", "--no-pager", "--offline=true", "--threshold=40", path]) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "exposure above 4.0: {}", said.lines().last().unwrap_or_default());
+}
+
+#[test]
 fn the_agent_can_still_do_its_work() {
     let text = fs::read_to_string(unit("lamp-agent.service")).expect("a unit");
     for line in [

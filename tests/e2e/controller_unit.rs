@@ -72,3 +72,22 @@ fn a_daemon_under_its_unit_is_restarted_killed_and_watched_and_drives_its_job_al
     machine.run(&["systemctl", "stop", "lamp-controller"]);
     assert_eq!(shown(&machine, "Result"), "success", "a stop is no failure");
 }
+
+/// The unit for jobs at AWS alone. Its job root is a folder here, which needs the drop-in that the unit names.
+#[test]
+fn cloud_daemon_runs_behind_its_walls_and_cannot_write_elsewhere() {
+    let Some(machine) = Machine::new() else { return };
+    let mut machine = machine.with(&[format!("--bind-ro={}:/opt/lamp", env!("CARGO_BIN_EXE_lamp"))]);
+    let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/lamp-controller-cloud@.service");
+    let shipped = std::fs::read_to_string(shipped).expect("a unit");
+    let unit = shipped.replace("/home/%i/.cargo/bin/lamp", "/opt/lamp").replace("/home/%i", "/root").replace("%i", "root");
+    let tries = "ExecStartPost=-/bin/sh -c 'echo x > /root/elsewhere; echo x > /root/.local/state/lamplighter/here'\n";
+    machine.unit("lamp-controller.service", &unit.replace("[Service]\n", &format!("[Service]\nEnvironment=HOME=/root\n{tries}")));
+    machine.wants("lamp-controller.service");
+    machine.write("root/.local/state/lamplighter/jobs/.keep", "");
+    machine.power_on();
+    wait_until("it is started", || machine.path("root/.local/state/lamplighter/here").exists().then_some(()));
+    wait_until("it is ready", || (shown(&machine, "ActiveState") == "active").then_some(()));
+    assert!(!shown(&machine, "StatusText").is_empty());
+    assert!(!machine.path("root/elsewhere").exists());
+}
