@@ -20,7 +20,7 @@ fn systemd_analyze(arguments: &[&str]) -> Option<Output> {
     match Command::new("systemd-analyze").args(arguments).env("XDG_RUNTIME_DIR", std::env::temp_dir()).output() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            skipped("there is no systemd-analyze on this machine");
+            skipped("systemd-analyze", "there is no systemd-analyze on this machine");
             None
         }
         Err(error) => panic!("systemd-analyze: {error}"),

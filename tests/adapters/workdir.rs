@@ -70,7 +70,7 @@ fn what_git_tracks_ships_and_lampignore_stands_over_it() {
         git.status().is_ok_and(|status| status.success())
     };
     if !git(&["init", "-q"]) {
-        return crate::skipped::skipped("there is no git on this machine");
+        return crate::skipped::skipped("git", "there is no git on this machine");
     }
     let forced = [".gitignore", "data/config.json", "data/deep/er/x.txt", "model.bin", "__pycache__/a.pyc", "checkpoints/old.bin", "gone.bin"];
     assert!(git(&[&["add", "-f"], &forced[..]].concat()));

@@ -181,7 +181,7 @@ async fn the_end_is_recorded_where_the_session_has_no_number() {
     })
     .await;
     if ended.is_some_and(|status| !status.success()) && !bench.dir().join("started.json").exists() {
-        return skipped("only root can make a PID namespace");
+        return skipped("root", "only root can make a PID namespace");
     }
     namespace.kill().expect("it is ours");
     namespace.wait().expect("it is dead");

@@ -27,7 +27,7 @@ impl SmallGroup {
                 return Some(group);
             }
         }
-        skipped("only root can make a control group with little memory");
+        skipped("root", "only root can make a control group with little memory");
         None
     }
 

@@ -140,7 +140,7 @@ async fn a_c_program_is_seen() {
     let text = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { printf(\"epoch 1 loss 0.5\\n\"); for (;;) sleep(1); }\n";
     fs::write(&source, text).expect("written");
     if !Command::new("cc").arg(&source).arg("-o").arg(&program).status().is_ok_and(|status| status.success()) {
-        return skipped("no C compiler makes the program that this test runs");
+        return skipped("cc", "no C compiler makes the program that this test runs");
     }
     seen_while_it_works(&[program.to_str().expect("a plain path")], None).await;
 }
@@ -190,7 +190,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|status| status.success()) {
             return Some(SmallDisk(at.to_owned()));
         }
-        skipped("only root can mount the small disk that this test fills");
+        skipped("root", "only root can mount the small disk that this test fills");
         None
     }
 }

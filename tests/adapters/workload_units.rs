@@ -17,7 +17,7 @@ struct Unit(Bench);
 impl Unit {
     fn of_script(test: &str, script: &str) -> Option<Self> {
         if !std::path::Path::new("/run/systemd/system").exists() || !rustix::process::geteuid().is_root() {
-            skipped("systemd does not run this machine, or this is not root");
+            skipped("systemd", "systemd does not run this machine, or this is not root");
             return None;
         }
         let mut bench = Bench::of_script(script);
@@ -116,7 +116,7 @@ async fn a_child_that_dies_for_want_of_memory_is_noticed_and_the_rest_goes_on() 
     let workload = unit.start().await;
     unit.0.until_file("ready").await;
     if !workload.scope().cgroup.is_some_and(|group| group.join("memory.events").exists()) {
-        skipped("this kernel keeps its memory figures in the first version of the tree");
+        skipped("systemd", "this kernel keeps its memory figures in the first version of the tree");
         return;
     }
     let limited = Command::new("systemctl").args(["set-property", "--runtime", &unit.name(), "MemoryMax=48M", "MemorySwapMax=0"]).status();

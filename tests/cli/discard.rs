@@ -334,7 +334,7 @@ const SAVES: &str = r#"echo 1 > "$LAMP_CHECKPOINT_DIR/n.new"; mv "$LAMP_CHECKPOI
 #[test]
 fn a_start_between_the_question_and_the_yes_keeps_the_checkpoint() {
     if !Terminal::is_there() {
-        return super::skipped::skipped("no `script`, which makes a terminal");
+        return super::skipped::skipped("script", "no `script`, which makes a terminal");
     }
     let place = Place::new(SAVES);
     place.0.write("lamp.toml", "name = 'saves'\ncommand = ['sh', 'job.sh']\n[checkpoint]\npath = 'ckpt'\ninterval = '1s'\n");

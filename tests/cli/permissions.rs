@@ -328,7 +328,7 @@ fn the_template_has_no_lints() {
     let moto = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
     let program = Path::new(&moto).with_file_name("cfn-lint");
     let Ok(ended) = Command::new(&program).arg(repository().join(TEMPLATE)).output() else {
-        skipped(format!("`{}` is not installed (pip install cfn-lint)", program.display()));
+        skipped("cfn-lint", format!("`{}` is not installed (pip install cfn-lint)", program.display()));
         return;
     };
     assert!(ended.status.success(), "{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));

@@ -42,7 +42,7 @@ fn shim(bench: &Bench) -> Option<PathBuf> {
     if built.is_ok_and(|status| status.success()) {
         return Some(library);
     }
-    skipped("no C compiler to shift the clock with");
+    skipped("cc", "no C compiler to shift the clock with");
     None
 }
 

@@ -63,7 +63,7 @@ impl Image {
         let network = match Network::new(&imds, &address) {
             Ok(network) => network,
             Err(why) => {
-                skipped(why);
+                skipped("cloud-init", why);
                 return None;
             }
         };

@@ -101,7 +101,7 @@ impl Disk {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).stderr(Stdio::null()).status();
         let disk = mounted.is_ok_and(|status| status.success()).then_some(Disk(path));
         if disk.is_none() {
-            skipped("no right to mount a small disk");
+            skipped("root", "no right to mount a small disk");
         }
         disk
     }

@@ -36,7 +36,7 @@ pub fn unpacked() -> Option<PathBuf> {
     let root = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/cloud-init/root"));
     let there = root.join("complete").exists();
     if !there {
-        skipped(format!("cloud-init is not unpacked in {} (.ci/cloud-init does it)", root.display()));
+        skipped("cloud-init", format!("cloud-init is not unpacked in {} (.ci/cloud-init does it)", root.display()));
     }
     there.then_some(root)
 }

@@ -42,7 +42,7 @@ fn can_be_had() -> bool {
         probe.power_on();
         if probe.ends_well() { Ok(()) } else { Err(format!("systemd-nspawn cannot boot a machine here: {}", probe.console())) }
     });
-    probed.as_ref().map_err(skipped).is_ok()
+    probed.as_ref().map_err(|why| skipped("nspawn", why)).is_ok()
 }
 
 impl Machine {

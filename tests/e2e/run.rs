@@ -170,7 +170,7 @@ fn a_terminal_has_its_live_line_and_ctrl_c_says_how_to_come_back() {
     let mut script = bench.command("script");
     script.env("LAMP_JOB_ROOT", bench.root()).env("TERM", "xterm").args(["-qfec", &lamp, "typescript"]);
     let Ok(mut terminal) = script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
-        return skipped("there is no `script` that makes a terminal");
+        return skipped("script", "there is no `script` that makes a terminal");
     };
     let shown = || std::fs::read(bench.file("typescript")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     wait_until("a live line with its progress", || {

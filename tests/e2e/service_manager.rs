@@ -47,7 +47,7 @@ fn needrestart_and_systemctl_end_no_work() {
         assert!(said.contains(UNIT) && !said.contains("ended with"), "it has seen the old program: {said}");
         machine.run(&["systemctl", "is-active", "--quiet", UNIT]);
     } else {
-        crate::skipped::skipped("there is no needrestart on this machine");
+        crate::skipped::skipped("needrestart", "there is no needrestart on this machine");
     }
     assert_eq!(std::fs::read_to_string(machine.path("root/began")).expect("there"), "x\n", "nothing has disturbed it");
 

@@ -37,16 +37,16 @@ pub struct Vm {
 /// Where the image is; `None`, with a word, where it is not.
 pub fn image() -> Option<PathBuf> {
     let Some(image) = std::env::var_os("LAMP_TEST_VM").map(PathBuf::from) else {
-        skipped("LAMP_TEST_VM does not name the image of a virtual machine (`just vm-faults` makes one, and tries it)");
+        skipped("vm", "LAMP_TEST_VM does not name the image of a virtual machine (`just vm-faults` makes one, and tries it)");
         return None;
     };
     if !image.join("complete").exists() {
-        skipped(format!("there is no image of a virtual machine in {} (.ci/vm-image makes it)", image.display()));
+        skipped("vm", format!("there is no image of a virtual machine in {} (.ci/vm-image makes it)", image.display()));
         return None;
     }
     for program in ["qemu-system-x86_64", "nsenter", "tar"] {
         if let Err(error) = Command::new(program).arg("--version").stdout(Stdio::null()).status() {
-            skipped(format!("{program}: {error}"));
+            skipped("vm", format!("{program}: {error}"));
             return None;
         }
     }

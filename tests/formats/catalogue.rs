@@ -16,7 +16,7 @@ const GENERATED: [&str; 3] = ["on_demand.csv", "types.csv", "zones.csv"];
 #[test]
 fn the_catalogue_is_what_its_program_makes_of_the_collected_facts() {
     let Some(facts) = std::env::var_os("LAMP_CATALOG_DATA").map(PathBuf::from) else {
-        return skipped("LAMP_CATALOG_DATA names no collected facts, which are not in this repository (config/catalog/generate.py)");
+        return skipped("data", "LAMP_CATALOG_DATA names no collected facts, which are not in this repository (config/catalog/generate.py)");
     };
     let into = tempfile::tempdir().expect("a temporary folder can be made");
     let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config/catalog/generate.py");

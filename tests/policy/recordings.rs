@@ -186,7 +186,7 @@ struct Labelled {
 fn recorded() -> Option<PathBuf> {
     let data = std::env::var_os("LAMP_IDLE_DATA").map(PathBuf::from);
     if data.is_none() {
-        skipped("LAMP_IDLE_DATA names no recorded jobs, which are other people's and not in this repository (docs/policies.md)");
+        skipped("data", "LAMP_IDLE_DATA names no recorded jobs, which are other people's and not in this repository (docs/policies.md)");
     }
     data
 }

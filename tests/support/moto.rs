@@ -34,7 +34,7 @@ pub fn moto() -> Option<Moto> {
     // SAFETY: between fork and exec, only a system call. A test that is killed leaves no server behind.
     unsafe { command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)) };
     let Ok(mut server) = command.spawn() else {
-        skipped(format!("`{program}` is not installed (pip install 'moto[server]')"));
+        skipped("moto", format!("`{program}` is not installed (pip install 'moto[server]')"));
         return None;
     };
     let words = BufReader::new(server.stderr.take().expect("it is piped"));
@@ -53,7 +53,7 @@ pub fn moto() -> Option<Moto> {
         Err(RecvTimeoutError::Timeout) => panic!("moto does not listen"),
         Err(RecvTimeoutError::Disconnected) => {
             let ended = moto.server.wait().expect("it was started here");
-            skipped(format!("`{program}` ended at once with {ended} (pip install 'moto[server]')"));
+            skipped("moto", format!("`{program}` ended at once with {ended} (pip install 'moto[server]')"));
             return None;
         }
     }

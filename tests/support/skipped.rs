@@ -1,12 +1,16 @@
-//! A test that cannot be had on this machine says so, and leaves a line for the gate, which shows them all at its end: what
-//! was not tried must not look like what was.
+//! A test that cannot be had on this machine says so, and leaves a line for the gate, which shows them all at its end.
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// Says why this test goes no further. `LAMP_TEST_SKIPPED` names the file that collects such lines.
-pub fn skipped(why: impl Display) {
+/// Says why this test goes no further, and what it needs: `moto`, `root`, `nspawn`, `cc`, `git`, `script`, `systemd`, `systemd-analyze`,
+/// `cloud-init`, `vm`, `data`, `cfn-lint` or `needrestart`.
+///
+/// `LAMP_TEST_REQUIRE=moto,root` makes a skip for want of these a failure. `LAMP_TEST_SKIPPED` names the file that collects the lines.
+pub fn skipped(needs: &str, why: impl Display) {
     eprintln!("skipped: {why}");
+    let required = std::env::var("LAMP_TEST_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|required| required == needs), "LAMP_TEST_REQUIRE names `{needs}`: {why}");
     let Some(list) = std::env::var_os("LAMP_TEST_SKIPPED") else { return };
     let thread = std::thread::current();
     let line = format!("{}: {}\n", thread.name().unwrap_or("a test"), why.to_string().replace('\n', " "));

@@ -101,7 +101,7 @@ impl Ec2 {
             drop(Machine::new()?);
         }
         if let Err(why) = Network::new(&FalseImds::new(), "127.0.0.1:1") {
-            skipped(why);
+            skipped("nspawn", why);
             return None;
         }
         let cloud = Arc::new(FalseEc2::start(Options { managed: true, ..Options::default() })?);
