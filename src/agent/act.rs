@@ -12,6 +12,7 @@ use super::shutdown::shutdown_deadline::Ahead;
 use super::startup::attempt::{Ending, Mode};
 use super::startup::environment::{Place, environment, hostfile};
 use super::watch_workload;
+use crate::agent::report::attention::{Attention, Topic};
 use crate::job::{AttemptPhase, EndedBecause, Reason, shown};
 use crate::jobdir::What;
 use crate::market::Span;
@@ -72,17 +73,9 @@ impl Agent {
     fn tell(&mut self, reason: &Reason) {
         let kind = format!("{}:", reason.verdict);
         let text = if reason.text.starts_with(&kind) { reason.text.clone() } else { format!("{kind} {}", reason.text) };
-        if self.attention.iter().any(|line| line.starts_with(&kind)) {
-            return;
-        }
-        self.attend(text);
-    }
-
-    /// A sentence for people: in the journal and in the status, once.
-    pub(super) fn attend(&mut self, text: String) {
-        if !self.attention.contains(&text) {
-            self.journal.record(What::Attention { text: text.clone() });
-            self.attention.push(text);
+        let topic = Topic::Verdict(reason.verdict.clone());
+        if !self.has_said(&topic) {
+            self.attend(topic, text);
         }
     }
 
@@ -96,12 +89,12 @@ impl Agent {
 
     /// One picture a spell of stalling is enough.
     fn warned_of_stacks(&mut self, reason: &Reason) -> bool {
-        let line = "stalled: what the processes wait for was written down".to_owned();
-        if self.attention.contains(&line) {
+        if self.has_said(&Topic::Stacks) {
             return true;
         }
         self.tell(reason);
-        self.attention.push(line);
+        let text = "stalled: what the processes wait for was written down".to_owned();
+        self.attention.push(Attention { topic: Topic::Stacks, text });
         false
     }
 
@@ -170,7 +163,8 @@ impl Agent {
         if let Some(decision) = self.guard_for(after.duration()).await {
             return Some(decision);
         }
-        self.attention.retain(|line| !line.starts_with("stalled:"));
+        self.take_back(&Topic::Verdict("stalled".into()));
+        self.take_back(&Topic::Stacks);
         // What was stopped may be the setup.
         self.proceed().await
     }

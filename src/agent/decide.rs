@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::run_loop::Agent;
 use super::startup::attempt::{ASKED_FOR, BEHIND_MAX, Ending};
+use crate::agent::report::attention::Topic;
 use crate::instance::{Notice, NoticeKind};
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, Reason};
 use crate::jobdir::What;
@@ -88,7 +89,7 @@ impl Agent {
         let fault = self.watching.fault();
         if fault.as_ref().map(|fault| &fault.text) != self.memory.hardware.as_ref().map(|fault| &fault.text) {
             if let Some(fault) = &fault {
-                self.attend(fault.text.clone());
+                self.attend(Topic::Other, fault.text.clone());
             }
             self.memory.hardware.clone_from(&fault);
             self.keep();
@@ -156,11 +157,11 @@ impl Agent {
         else {
             return;
         };
-        if let Err(fault) = check_cadence(spec.interval, Span::from_duration(Duration::from_secs_f64(save)), Some(CLOUDS_NOTICE)) {
-            let text = format!("checkpoints: {fault}");
-            if !self.attention.iter().any(|line| line.starts_with("checkpoints:")) {
-                self.attend(text);
-            }
+        let save = Span::from_duration(Duration::from_secs_f64(save));
+        if let Err(fault) = check_cadence(spec.interval, save, Some(CLOUDS_NOTICE))
+            && !self.has_said(&Topic::SaveCadence)
+        {
+            self.attend(Topic::SaveCadence, format!("checkpoints: {fault}"));
         }
     }
 
@@ -278,8 +279,8 @@ impl Agent {
         if verdict.level > self.limit_level {
             let share = if verdict.level == LimitLevel::Warn95 { 95 } else { 80 };
             let text = format!("{share} % of the way to a limit: {}", reason.text);
-            self.attention.retain(|line| !line.contains("of the way to a limit"));
-            self.attend(text);
+            self.take_back(&Topic::NearLimit);
+            self.attend(Topic::NearLimit, text);
         }
         self.limit_level = verdict.level;
         None

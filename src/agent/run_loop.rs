@@ -27,6 +27,7 @@ use super::shutdown::drain::Drained;
 use super::startup::attempt::{Anchor, Attempt, Memory, Mode};
 use super::wake::{News, TICK, Wake};
 use super::watch_workload::Watching;
+use crate::agent::report::attention::{Attention, Topic};
 use crate::instance::{Reading, Sample, Status};
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
@@ -95,7 +96,7 @@ pub struct Agent {
     pub(crate) ran: super::runtime_clock::Ran,
     pub(crate) phase: AttemptPhase,
     pub(crate) reasons: Vec<Reason>,
-    pub(crate) attention: Vec<String>,
+    pub(crate) attention: Vec<Attention>,
     pub(crate) held_until: Option<Timestamp>,
     /// The verdict and action that were last written down: only changes are.
     pub(crate) noted: Option<(String, WatchAction, String)>,
@@ -274,7 +275,7 @@ impl Agent {
         let Some(Reading::Known(gpus)) = sample.map(|sample| &sample.gpus) else { return };
         let lines = gpus.iter().flat_map(|gpu| gpu.xids.iter().map(|xid| format!("GPU {}: the driver reported Xid {xid}", gpu.index)));
         for line in lines.collect::<Vec<_>>() {
-            self.attend(line);
+            self.attend(Topic::Other, line);
         }
     }
 
@@ -384,7 +385,7 @@ impl Agent {
             notice: self.warned.notice.clone(),
             starts: self.memory.start,
             held_until: self.held_until,
-            attention: self.attention.iter().cloned().chain(self.save_troubles()).collect(),
+            attention: self.attention.iter().map(|said| said.text.clone()).chain(self.save_troubles()).collect(),
             exit: self.exit_of_main(),
             unmeasured: self.is_unmeasured(),
         }

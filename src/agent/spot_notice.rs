@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::act::NOBODY;
 use super::checkpoint::handle::Saved;
 use super::run_loop::Agent;
+use crate::agent::report::attention::Topic;
 use crate::instance::Notice;
 use crate::job::AttemptPhase;
 use crate::market::Span;
@@ -76,7 +77,7 @@ impl Agent {
             // It may still be importing: it is asked again at the next look, and said once.
             self.saves.forget();
             self.warned.asked = None;
-            self.attend(NOBODY.into());
+            self.attend(Topic::Other, NOBODY.into());
         }
         if std::mem::take(&mut self.warned.joined) {
             match &answer {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::handle::{Saved, is_a_save};
 use super::rollback::restore_before;
+use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::{Outbox, chain};
 use crate::agent::run_loop::Agent;
 use crate::agent::startup::attempt::{Attempt, Ending};
@@ -181,7 +182,7 @@ impl Agent {
         let saving = async move { checkpoints.save(checkpoints.as_is(), "go_back", SAVED_WITHIN).await };
         let saved = self.patient_fetch(&Fetching::new(self.out.clock.clone()), saving).await?;
         if let Ok(Saved::Failed(why)) = saved {
-            self.attend(format!("what the checkpoint folder held before an older checkpoint was brought back is not kept: {why}"));
+            self.attend(Topic::Other, format!("what the checkpoint folder held before an older checkpoint was brought back is not kept: {why}"));
         }
         Ok(())
     }
@@ -201,11 +202,11 @@ impl Agent {
         let restored = match self.patient_fetch(&fetching, work).await? {
             Ok(Ok(restored)) => restored,
             Ok(Err(error)) => {
-                self.attend(format!("no older checkpoint can be brought back: {}", chain(&error)));
+                self.attend(Topic::Other, format!("no older checkpoint can be brought back: {}", chain(&error)));
                 None
             }
             Err(text) => {
-                self.attend(format!("no older checkpoint can be brought back: {text}"));
+                self.attend(Topic::Other, format!("no older checkpoint can be brought back: {text}"));
                 None
             }
         };
@@ -219,7 +220,7 @@ impl Agent {
         };
         let back = WentBack { from: begun.from.number, to: manifest.number, lived: self.lived(&begun) };
         let why = back.in_words();
-        self.attend(format!("began from checkpoint {}, because {why}", manifest.number.number()));
+        self.attend(Topic::Other, format!("began from checkpoint {}, because {why}", manifest.number.number()));
         self.journal.record(What::Resumed { checkpoint: manifest.summary(), went_back: Some(why) });
         self.memory.resumed_from = Some(manifest.summary());
         self.memory.went_back.push(back);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::metrics::Metrics;
 use crate::agent::run_loop::Agent;
-use crate::agent::startup::fetch_status::CANNOT;
 use crate::instance::{Reading, Sample};
+use crate::jobdir::What;
 
 /// After so long without an answer of the metadata service a person is told. A blip of it is over sooner; later, and whoever
 /// reads it has less of the notice that may stand unseen. A look may come three seconds later: it is told within the minute.
@@ -26,20 +26,63 @@ const FULL: &str = "the disk of this machine is full, or nearly: output and chec
 
 const UNMEASURED: &str = "the measurements of this machine do not reach CloudWatch; the work goes on (`watch.metrics = false` publishes none)";
 
+/// What a sentence for people is about: one that is over is taken back by this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// The word of a verdict, as `stalled`.
+    Verdict(String),
+    /// The stacks of a stalled workload are written down.
+    Stacks,
+    SaveCadence,
+    NearLimit,
+    Metadata,
+    DiskFull,
+    Metrics,
+    Fetch,
+    /// The workload of the agent before this one cannot be found.
+    UnseenWorkload,
+    /// The start of the workload cannot be written down.
+    UnwrittenStart,
+    Other,
+}
+
+/// A sentence for people, in the status until it is taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attention {
+    pub topic: Topic,
+    pub text: String,
+}
+
 impl Agent {
+    /// Says a sentence once, in the journal and in the status.
+    pub(crate) fn attend(&mut self, topic: Topic, text: String) {
+        if !self.attention.iter().any(|said| said.text == text) {
+            self.journal.record(What::Attention { text: text.clone() });
+            self.attention.push(Attention { topic, text });
+        }
+    }
+
+    pub(crate) fn has_said(&self, topic: &Topic) -> bool {
+        self.attention.iter().any(|said| said.topic == *topic)
+    }
+
+    pub(crate) fn take_back(&mut self, topic: &Topic) {
+        self.attention.retain(|said| said.topic != *topic);
+    }
+
     /// `since`: on the steady clock, from when on the metadata service has not answered.
     pub(crate) fn tell_of_silence(&mut self, since: Option<Duration>) {
         match since {
-            None => self.attention.retain(|line| line != DEAF),
-            Some(since) if self.out.clock.mono().saturating_sub(since) >= DEAF_AFTER => self.attend(DEAF.to_owned()),
+            None => self.take_back(&Topic::Metadata),
+            Some(since) if self.out.clock.mono().saturating_sub(since) >= DEAF_AFTER => self.attend(Topic::Metadata, DEAF.to_owned()),
             Some(_) => {}
         }
     }
 
     pub(crate) fn tell_of_room(&mut self, sample: Option<&Sample>) {
         match sample.map(|sample| &sample.disk_free_bytes) {
-            Some(Reading::Known(free)) if *free < ROOM_BYTES_MIN => self.attend(FULL.to_owned()),
-            Some(Reading::Known(free)) if *free >= ROOM_BYTES_AGAIN => self.attention.retain(|line| line != FULL),
+            Some(Reading::Known(free)) if *free < ROOM_BYTES_MIN => self.attend(Topic::DiskFull, FULL.to_owned()),
+            Some(Reading::Known(free)) if *free >= ROOM_BYTES_AGAIN => self.take_back(&Topic::DiskFull),
             _ => {}
         }
     }
@@ -47,8 +90,8 @@ impl Agent {
     /// Whoever drives the job takes the alarm off that would take their silence for the machine's.
     pub(crate) fn tell_of_measurements(&mut self) {
         match self.is_unmeasured() {
-            true => self.attend(UNMEASURED.to_owned()),
-            false => self.attention.retain(|line| line != UNMEASURED),
+            true => self.attend(Topic::Metrics, UNMEASURED.to_owned()),
+            false => self.take_back(&Topic::Metrics),
         }
     }
 
@@ -58,9 +101,9 @@ impl Agent {
 
     /// `None`: it comes, or is here.
     pub(crate) fn tell_of_fetching(&mut self, told: Option<String>) {
-        self.attention.retain(|line| !line.starts_with(CANNOT) || told.as_ref() == Some(line));
+        self.attention.retain(|said| said.topic != Topic::Fetch || told.as_ref() == Some(&said.text));
         if let Some(text) = told {
-            self.attend(text);
+            self.attend(Topic::Fetch, text);
         }
     }
 }

@@ -15,6 +15,7 @@ use super::preflight::preflight;
 use crate::agent::act::in_no_time;
 use crate::agent::checkpoint::failed_resume::shipped;
 use crate::agent::checkpoint::handle::{Checkpoints, restore};
+use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::{Outbox, TRY_SECS_MAX, chain};
 use crate::agent::run_loop::{Agent, MEMORY};
 use crate::agent::wake::Wake;
@@ -164,14 +165,14 @@ impl Agent {
             let found = self.alive_while(self.out.within(ENDING_UNSEEN_MAX, self.world.workloads.attach(&dir))).await;
             let error = match found.unwrap_or_else(|| Err(in_no_time("find", ENDING_UNSEEN_MAX))) {
                 Ok(Some(workload)) => {
-                    self.attention.retain(|line| !line.starts_with(UNSEEN));
+                    self.take_back(&Topic::UnseenWorkload);
                     self.board.restarted(self.memory.started);
                     self.logs.follow_as(self.memory.start, &dir, &self.memory.start_name());
                     self.workload = Some(workload.into());
                     return Ok(true);
                 }
                 Ok(None) => {
-                    self.attention.retain(|line| !line.starts_with(UNSEEN));
+                    self.take_back(&Topic::UnseenWorkload);
                     return Ok(false);
                 }
                 Err(error) if error.is_final() => {
@@ -181,7 +182,7 @@ impl Agent {
                 Err(error) => error,
             };
             tracing::warn!("cannot find the workload of the agent before this one: {}", chain(&error));
-            self.attend(format!("{UNSEEN} {} still runs, so none is started: {}", self.memory.start_name(), chain(&error)));
+            self.attend(Topic::UnseenWorkload, format!("{UNSEEN} {} still runs, so none is started: {}", self.memory.start_name(), chain(&error)));
             if matches!(self.memory.ending, Some(Ending::End { .. })) {
                 // What follows is the power switch, which ends whatever runs.
                 if self.out.clock.mono() >= until {
@@ -202,12 +203,12 @@ impl Agent {
             if self.out.clock.mono() >= until {
                 return Err(self.cannot_start(&WorkloadError::Failed { act: "write down the start of", cause }));
             }
-            self.attend(format!("{NO_ROOM}, so the work is not started: {cause}"));
+            self.attend(Topic::UnwrittenStart, format!("{NO_ROOM}, so the work is not started: {cause}"));
             if let Some(decision) = self.guard_for(ATTACH_AGAIN).await {
                 return Err(decision);
             }
         }
-        self.attention.retain(|line| !line.starts_with(NO_ROOM));
+        self.take_back(&Topic::UnwrittenStart);
         Ok(())
     }
 
@@ -287,14 +288,14 @@ impl Agent {
         scope.workdir = self.attempt.folders.work.clone();
         let Some(sample) = self.first_sample(&scope).await else {
             let text = "the sensors do not answer: this machine was not looked at before the start".to_owned();
-            self.attend(text);
+            self.attend(Topic::Other, text);
             return None;
         };
         let mono = self.out.clock.mono();
         let findings = preflight(&self.attempt.resolved.spec, &sample);
         self.watching.take(Some(sample), self.board.marks(), mono, 0);
         for finding in findings.iter().filter(|finding| finding.severity == Severity::Warning) {
-            self.attend(finding.to_string());
+            self.attend(Topic::Other, finding.to_string());
         }
         let errors: Vec<String> = findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect();
         if errors.is_empty() || self.alone() { None } else { Some(self.unprepared(errors.join("; "))) }
