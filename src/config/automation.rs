@@ -17,28 +17,26 @@ use crate::job::{CatchUp, Finding, MarketChoice, Overlap, ScheduleSpec, Spec};
 use crate::policy::purchase::spending_cap::Caps;
 use crate::policy::schedule::calendar::{self, CalendarError};
 
-/// When the job is run by a daemon, again and again. `lamp apply` hands it over; `lamp run` runs it once, now.
+/// A daemon runs the job again and again after `lamp apply`. `lamp run` runs it once, now.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScheduleFile {
-    /// When it is due: minute, hour, day of the month, month, day of the week. Without it, once, as soon as the other keys
-    /// of this table allow it.
+    /// Minute, hour, day of month, month, day of week. Without it: once.
     #[schemars(extend("pattern" = schema_patterns::CRON, "examples" = ["0 22 * * *", "*/30 9-17 * * MON-FRI", "0 3 1 * *"]))]
     pub cron: Option<String>,
-    /// What the clock of `cron` and `only_between` shows, by its IANA name. Without it, this workstation's.
+    /// IANA zone of `cron` and `only_between`. Without it, this workstation's.
     #[schemars(extend("examples" = ["Europe/Berlin", "UTC"]))]
     pub timezone: Option<String>,
-    /// A run begins only between these times of day, over midnight if the second is the earlier; what is due outside waits.
+    /// Runs begin between these times of day, also over midnight; others wait.
     #[schemars(extend("examples" = [["22:00", "06:00"]]))]
     pub only_between: Option<HoursWord>,
-    /// A run begins only while the spot machine that would be launched for it costs less than this, in dollars an hour; it waits
-    /// as long. Only for a job whose `machine.market` is `spot` or `auto`.
+    /// Runs begin below this spot price, in dollars an hour; others wait. Needs `market` `spot` or `auto`.
     #[schemars(extend("examples" = [0.5]))]
     pub only_while_spot_under: Option<Hourly>,
-    /// What becomes of a run that is due while the last one has not ended: `skip` leaves it out, `queue` lets it wait.
+    /// A run that is due before the last one ended: `skip` omits it, `queue` delays it.
     #[schemars(extend("default" = "skip", "examples" = ["queue"]))]
     pub overlap: Option<OverlapWord>,
-    /// What becomes of runs that came due while no daemon was there: the `latest` of them is run late, or `none`.
+    /// Runs missed without a daemon: `latest` runs the last one late, `none` skips them.
     #[schemars(extend("default" = "latest", "examples" = ["none"]))]
     pub catch_up: Option<CatchUpWord>,
 }

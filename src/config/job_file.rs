@@ -25,36 +25,33 @@ pub struct JobFile {
     /// The schema of this file, for editors. Ignored.
     #[serde(rename = "$schema")]
     pub schema: Option<String>,
-    /// The job's name; its id is this and six random letters and digits. Without it, the name of the file.
+    /// Name of the job. Without it, the name of the file.
     #[schemars(extend("examples" = ["digits"]))]
     pub name: Option<String>,
-    /// What is run in the workdir: a list is executed as it is, a string by `/bin/sh -c`, and by bash where it has a pipe: a part
-    /// of a pipe that fails fails the command. What stands after `--` on the command line replaces it.
+    /// The command. A list runs as it is, a string in `/bin/sh -c`, or in bash if it has a pipe: a failed part of a pipe fails the command.
+    /// Words after `--` on the command line replace it.
     #[schemars(extend("examples" = [["python", "train.py", "--epochs", "10"], "python train.py | tee train.txt"]))]
     pub command: Option<CommandWord>,
-    /// The folder that is packed and shipped, relative to this file. `.gitignore` and `.lampignore` are honoured and `.git`
-    /// never ships.
+    /// The folder to ship, relative to this file.
     #[schemars(extend("default" = ".", "examples" = ["../trainer"]))]
     pub workdir: Option<String>,
-    /// A shell script, or a list of lines, that runs once per attempt in the workdir before the
-    /// command.
+    /// A shell script, or a list of lines, that runs once per attempt before the command.
     #[schemars(extend("examples" = ["pip install -r requirements.txt"]))]
     pub setup: Option<ScriptWord>,
-    /// Environment variables of `setup` and the command. Names with `LAMP_` are the agent's.
+    /// Environment variables of `setup` and the command. `LAMP_` names are reserved.
     #[schemars(extend("examples" = [{"SEED": 1, "WANDB_MODE": "offline"}]))]
     pub env: Option<BTreeMap<String, EnvValue>>,
-    /// Secret variables of `setup` and the command, each with the place where it is read; no value ever stands in a record. On this
-    /// workstation: `env`, `env:NAME` or `file:PATH`. At AWS, by the machine's own role: `ssm:NAME` or `secretsmanager:NAME`, with `#FIELD` for
-    /// one field of a pair.
+    /// Secret variables and their places. On this workstation: `env`, `env:NAME` or `file:PATH`. At AWS: `ssm:NAME` or
+    /// `secretsmanager:NAME`, with `#FIELD` for one field.
     #[schemars(extend("examples" = [{"HF_TOKEN": "env", "WANDB_API_KEY": "ssm:/secrets/WANDB_API_KEY"}]))]
     pub secrets: Option<BTreeMap<String, SecretWord>>,
-    /// Paths or globs below the workdir that are kept at the end of every attempt: `*`, `?`, `[0-9]` and `{a,b}` within a folder, `**` through all below.
+    /// Paths or patterns below the workdir to keep after every attempt: `*`, `?`, `[0-9]` and `{a,b}` in one folder, `**` across folders.
     #[schemars(extend("default" = [], "examples" = [["model.pt", "metrics/*.json"]]))]
     pub outputs: Option<Vec<String>>,
-    /// Files of the workdir that may hold what looks like a secret. They are shipped and not scanned.
+    /// Files that may look like secrets: they ship without a scan.
     #[schemars(extend("default" = [], "examples" = [["tests/fixtures/key.pem"]]))]
     pub secrets_allowed: Option<Vec<String>>,
-    /// The most that the workdir may hold after ignoring, before compression.
+    /// Maximum size of the shipped files before compression.
     #[schemars(extend("default" = "2GiB", "examples" = ["500MiB"]))]
     pub workdir_max: Option<Bytes>,
     pub machine: Option<MachineFile>,
@@ -67,17 +64,17 @@ pub struct JobFile {
     pub schedule: Option<ScheduleFile>,
 }
 
-/// Which machine, and how it is bought.
+/// Which machine, and how to buy it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MachineFile {
-    /// `local` is this workstation; no account is needed.
+    /// `local` is this workstation; `aws` buys machines.
     #[schemars(extend("default" = "local", "examples" = ["aws"]))]
     pub cloud: Option<CloudWord>,
-    /// The GPUs that the job needs: a model and a number, or the least memory of each.
+    /// The GPUs: model and number, or minimum memory of each.
     #[schemars(extend("default" = "none", "examples" = ["A10G:1", "H100:8", "at least 24GiB", "2 x 24GiB"]))]
     pub gpus: Option<Gpus>,
-    /// The CUDA that the script was built for: a driver that is older ends the attempt before it begins.
+    /// The script's CUDA version. An older driver ends the attempt before it begins.
     #[schemars(extend("examples" = ["12.4"]))]
     pub cuda: Option<CudaWord>,
     /// Only these instance types.
@@ -86,39 +83,31 @@ pub struct MachineFile {
     /// Only these regions.
     #[schemars(extend("default" = [], "examples" = [["us-east-2", "us-west-2"]]))]
     pub regions: Option<Vec<String>>,
-    /// The machine image: `dlami` is AWS's deep learning base image on Ubuntu 22.04 (`dlami:ubuntu-24.04` and
-    /// `dlami:amazon-linux-2023` are the others), `dlami:pytorch` the one with PyTorch (`dlami:pytorch-2.7` names its release);
-    /// or an image id; or `ssm:` and the name of a parameter that holds one; or
-    /// `name:` and a pattern with an owner, of which the newest is taken. Its architecture must be the machine's, its hours
-    /// billed as those of plain Linux, and its root disk its only one.
+    /// `dlami` is AWS's deep learning image on Ubuntu 22.04; `dlami:pytorch` has PyTorch. Or an image id, `ssm:` and a parameter, or
+    /// `name:` with pattern and owner.
     #[schemars(extend(
         "default" = "dlami",
         "examples" = ["dlami:pytorch", "dlami:amazon-linux-2023", "ami-0123456789abcdef0", "ssm:/lamplighter/my-image", "name:my-image-*;owner=self"]
     ))]
     pub image: Option<String>,
-    /// The size of the disk; a fraction of a GiB is rounded up.
+    /// Disk size, rounded up to whole GiB.
     #[schemars(extend("default" = "100GiB", "examples" = ["1TiB"]))]
     pub disk: Option<DiskGib>,
-    /// `on-demand` is the full price and is never taken back; `spot` costs less and can be interrupted; `auto` is whichever
-    /// finishes before the deadline for less.
+    /// `on-demand` is never interrupted; `spot` is cheaper; `auto` takes the cheaper one that meets the deadline.
     #[schemars(extend("default" = "on-demand", "examples" = ["spot", "auto"]))]
     pub market: Option<MarketWord>,
-    /// The most a spot machine may cost an hour, in dollars: a number, a share of the on-demand price, a quantile of its
-    /// history, or `auto`.
+    /// Maximum spot price an hour: dollars, a share of on-demand, a quantile of the history, or `auto`.
     #[schemars(extend("default" = "auto", "examples" = [0.65, "80% of on-demand", "p95 of 14d"]))]
     pub max_price: Option<Price>,
-    /// How many times as much as on the cheapest machine that would do an hour of work may cost on one that is bought in its
-    /// place, on the same market, when it is not to be had; `any` buys whatever fits. Beyond it the job waits. A type that
-    /// `instance_types` names is held to its own cheapest place, and a spot machine to `max_price` alone where that is in dollars.
+    /// How many times the cheapest machine's cost for the same work a replacement may have, on the same market; `any`: no limit. Above it
+    /// the job waits.
     #[schemars(extend("default" = 2, "examples" = [3.5, "any"]))]
     pub fallback_cost: Option<FallbackCostWord>,
-    /// How fast this work is on one kind of machine beside another: a GPU model, or an instance type, which goes before its
-    /// model (and is the way to say it of a number of GPUs), and a number; only what they are beside one another counts. Offers
-    /// are then ranked by what an hour of *work* costs. What is not named works at 1; what earlier attempts of the job measured
-    /// goes before what is said here. `limits.work` is then the work at 1.
+    /// Relative speed of this work, by GPU model or instance type; default 1. Offers are then ranked by cost of work. Measured speeds come
+    /// first.
     #[schemars(extend("examples" = [{"A10G": 1.0, "L4": 0.6, "g5.12xlarge": 3.5}]))]
     pub speed: Option<BTreeMap<String, f64>>,
-    /// What an hour of this workstation costs, in dollars, for `cloud = "local"`: electricity, a share of its price.
+    /// Cost of this workstation an hour, with `cloud = "local"`.
     #[schemars(extend("default" = 0, "examples" = [0.25]))]
     pub usd_per_hour: Option<Hourly>,
 }
@@ -127,92 +116,80 @@ pub struct MachineFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WatchFile {
-    /// Idle when every known signal was quiet for this long, and longer while less is known of the job (docs/policies.md);
-    /// `off` never judges. A lost sensor is never idle.
+    /// Idle after this time without activity, later while little is known of the job (docs/idle.md); `off`: never. A lost sensor is never
+    /// idle.
     #[schemars(extend("default" = "5m", "examples" = ["30m", "off"]))]
     pub idle: Option<SpanOrOff>,
-    /// GPU utilisation and memory traffic at or below this are quiet, in percent of one GPU.
+    /// At most this GPU utilisation and memory traffic is quiet, in percent of one GPU.
     #[schemars(extend("default" = 1, "examples" = [5]))]
     pub idle_gpu_percent: Option<f64>,
-    /// CPU of the workload's processes at or below this is quiet, in percent of one core.
+    /// At most this CPU is quiet, in percent of one core.
     #[schemars(extend("default" = 5, "examples" = [10]))]
     pub idle_cpu_percent: Option<f64>,
-    /// Disk and network traffic of the workload at or below this is quiet.
+    /// At most this disk and network traffic is quiet.
     #[schemars(extend("default" = "100kB/s", "examples" = ["1MB/s"]))]
     pub idle_io: Option<Rate>,
-    /// No idle verdict before the workload has run this long, unless it used a GPU or made progress earlier. Where an
-    /// `idle` shorter than its default is given and this is not, it is as short as that.
+    /// No idle verdict before this run time or the first GPU use or progress. A shorter `idle` shortens this default.
     #[schemars(extend("default" = "15m", "examples" = ["1h"]))]
     pub idle_grace: Option<SpanWord>,
-    /// Stalled when alive without a step, a log line or a checkpoint for this long, and for `stall_steps` median steps;
-    /// `off` never judges.
+    /// Stalled after this time and `stall_steps` median steps without step, log line or checkpoint; `off`: never.
     #[schemars(extend("default" = "20m", "examples" = ["1h", "off"]))]
     pub stall: Option<SpanOrOff>,
-    /// How many median steps without progress are a stall.
+    /// Number of median steps that make a stall.
     #[schemars(extend("default" = 10, "examples" = [20]))]
     pub stall_steps: Option<f64>,
-    /// Restarts of a stalled workload before `on.stall` is done.
+    /// Restarts of a stalled command before `on.stall`.
     #[schemars(extend("default" = 2, "examples" = [0]))]
     pub stall_restarts: Option<u32>,
-    /// Which GPUs count: those that the workload uses (`workload`), `all`, or a list of indices.
+    /// GPUs that count: `workload` (those in use by the command), `all`, or indices.
     #[schemars(extend("default" = "workload", "examples" = ["all", [0, 1]]))]
     pub gpus: Option<GpusWatched>,
-    /// A regular expression on a log line: a match is progress, and its first capture group is the step.
+    /// Regular expression on log lines: a match is progress, its first group the step.
     #[schemars(extend("examples" = ["^step (\\d+)"]))]
     pub log_pattern: Option<String>,
-    /// A file below the workdir, or a line of the log, that says that the work is done even if the process is not. Five minutes
-    /// later, which bill, what still runs is ended and the job has succeeded.
+    /// A file below the workdir, or a log line, that says the work is done. Five billed minutes later the agent ends what still runs, and
+    /// the job has succeeded.
     #[schemars(extend("examples" = ["DONE"]))]
     pub done_marker: Option<String>,
-    /// Whether the command prints to a pseudo-terminal: then each line is seen when it is printed, and a progress bar is one
-    /// line of the log. `false` is a pipe: the log has each byte, and most programs print 4 to 8 KiB at a time.
+    /// Whether the command prints to a pseudo-terminal, so that lines appear at once. Behind a pipe most programs hold back 4 to 8 KiB.
     #[schemars(extend("default" = true, "examples" = [false]))]
     pub terminal: Option<bool>,
-    /// From SIGTERM to SIGKILL when the workload is told to end.
+    /// Time from SIGTERM to SIGKILL.
     #[schemars(extend("default" = "30s", "examples" = ["2m"]))]
     pub grace: Option<SpanWord>,
-    /// Whether a machine in the cloud publishes its measurements there, once a minute; each costs cents a month.
+    /// Publish measurements to CloudWatch once a minute; each costs cents a month.
     #[schemars(extend("default" = true, "examples" = [false]))]
     pub metrics: Option<bool>,
-    /// What the cloud itself watches of the machine, and then ends it with nobody's help: its heartbeat, missing for the
-    /// time that is said, or else for as long as the lease (`limits.lease`) and half an hour at least; the classic CPU
-    /// utilisation of the whole machine; or nothing. It stops an on-demand machine whose disk some end of the job keeps
-    /// (`[on]`), and terminates any other. It knows no cause: where metrics alone are lost, whoever drives the job
-    /// takes it off until they arrive again; where nobody is awake to do so, it ends a machine that works, and the job goes on elsewhere
-    /// from its newest checkpoint.
+    /// CloudWatch alarm that ends the machine: no heartbeat for this time (default: the lease, at least 30 minutes), low CPU, or `off`. If
+    /// metrics fail while no controller runs, it may end a healthy machine.
     #[schemars(extend("default" = "heartbeat", "examples" = ["heartbeat for 1h", "cpu<=0.3 for 5m", "off"]))]
     pub alarm: Option<AlarmWord>,
 }
 
-/// When the job must end, whatever it does. A job that buys machines names `max_runtime`, `budget` or `deadline`.
+/// When the job must end. A job that buys machines needs `max_runtime`, `budget` or `deadline`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsFile {
-    /// The longest one attempt may run, from its launch on: its end is begun so that the last save and the outputs fit. What ends a
-    /// machine that does not obey comes five minutes later, and is what a plan reckons with, with two more for a power-off.
+    /// Maximum time of one attempt from launch, last save and outputs included. A plan counts up to seven minutes more for a machine that
+    /// does not stop.
     #[schemars(extend("examples" = ["12h"]))]
     pub max_runtime: Option<SpanWord>,
-    /// The most that all attempts together may cost, in dollars. With `cloud = "local"` up to five minutes of power-off come on
-    /// top.
+    /// Maximum cost of all attempts, in dollars. With `cloud = "local"` up to five minutes of power-off are extra.
     #[schemars(extend("examples" = [5, "$5"]))]
     pub budget: Option<Dollars>,
-    /// The moment by which the job must have ended: with a zone or an offset, or in this workstation's local time.
+    /// When the job must have ended: with a zone or an offset, or in local time.
     #[schemars(extend("examples" = ["2026-11-21T18:00:00Z", "2026-11-21 18:00", "2026-11-21T18:00[Europe/Berlin]"]))]
     pub deadline: Option<Moment>,
-    /// How long the whole job works on such a machine, for `market = "auto"` with a deadline, and for what a plan expects it to
-    /// cost. Without it the progress file must say so: `step`, `total`.
+    /// Working time of the whole job, for `market = "auto"` and cost estimates. Without it the progress file must have `step` and `total`.
     #[schemars(extend("examples" = ["20h"]))]
     pub work: Option<SpanWord>,
-    /// The longest that `setup` may run; then it has failed. A setup that hangs is ended sooner where it is idle for as long as
-    /// `watch.idle` says.
+    /// Maximum time of `setup`. An idle `setup` ends after `watch.idle`.
     #[schemars(extend("default" = "1h", "examples" = ["10m", "3h"]))]
     pub setup: Option<SpanWord>,
-    /// How long a launched machine may live without a heartbeat of its agent, which beats every 15 seconds at the
-    /// latest: between 2 minutes and a day, the longest that an alarm of CloudWatch can watch. Shorter ends a dead machine
-    /// sooner, and a healthy one behind a broken line too. `watch.alarm` waits for it where it has no time of its own.
+    /// Maximum time without a heartbeat: 2 minutes to 1 day. The agent sends one every 15 seconds.
     #[schemars(extend("default" = "30m", "examples" = ["2m", "2h"]))]
     pub lease: Option<SpanWord>,
-    /// How long a launched machine may live before its agent has said its first word: between 2 minutes and an hour.
+    /// Maximum time from launch to the first heartbeat: 2 minutes to 1 hour.
     #[schemars(extend("default" = "15m", "examples" = ["5m"]))]
     pub boot: Option<SpanWord>,
 }
@@ -221,15 +198,13 @@ pub struct LimitsFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointFile {
-    /// The folder below the workdir that the script saves to. Required in this table. The script also finds it in
-    /// `LAMP_CHECKPOINT_DIR`.
+    /// The script's checkpoint folder below the workdir, also in `LAMP_CHECKPOINT_DIR`. Required in this table.
     #[schemars(extend("examples" = ["checkpoints"]))]
     pub path: Option<String>,
-    /// At most one upload in this time, when the folder has changed.
+    /// At most one upload in this time, if the folder has changed.
     #[schemars(extend("default" = "10m", "examples" = ["30s"]))]
     pub interval: Option<SpanWord>,
-    /// The signal that asks the script to save: `SIGUSR1` for one that saves and goes on, `SIGTERM` for one that saves and
-    /// exits. Without it the script is never asked; what it saves by itself counts.
+    /// Signal that asks for a save: `SIGUSR1` if the script then goes on, `SIGTERM` if it exits. Without it the agent never asks.
     #[schemars(extend("enum" = CHECKPOINT_SIGNALS, "examples" = ["SIGUSR1", "SIGTERM"]))]
     pub signal: Option<String>,
     /// How long a save may take.
@@ -237,38 +212,36 @@ pub struct CheckpointFile {
     pub grace: Option<SpanWord>,
 }
 
-/// What to do with the machine at the end of an attempt: `terminate`, `stop` (its disk is kept; not of a spot machine), `keep 2h` (for
-/// a look, then terminate) or `notify`. `notify` tells; a job that is idle or stalled then goes on, and bills, and one that has ended is
-/// terminated.
+/// The machine after an attempt: `terminate`, `stop` (the disk stays; on-demand only), `keep 2h` (terminate later) or `notify`. With
+/// `notify` an idle or stalled job runs on and bills; an ended one terminates.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnFile {
-    /// The workload ended with exit code 0.
+    /// The command ended with exit code 0.
     #[schemars(extend("default" = "terminate", "examples" = ["stop"]))]
     pub success: Option<ReactionWord>,
-    /// The workload failed, and no retry is left.
+    /// The command failed, without a retry left.
     #[schemars(extend("default" = "terminate", "examples" = ["keep 2h"]))]
     pub failure: Option<ReactionWord>,
-    /// The workload was idle for the whole window.
+    /// The command was idle for the whole window.
     #[schemars(extend("default" = "terminate", "examples" = ["notify"]))]
     pub idle: Option<ReactionWord>,
-    /// The workload was stalled, and no restart is left.
+    /// The command stalled, without a restart left.
     #[schemars(extend("default" = "terminate", "examples" = ["keep 1h"]))]
     pub stall: Option<ReactionWord>,
-    /// The work is over and the machine would be terminated, and somebody has typed at a terminal there within the last quarter of an
-    /// hour: it is kept for so long, never beyond its hard cap, and each terminal is told. `terminate`: it goes all the same.
+    /// A user typed at a terminal there in the last 15 minutes: the machine stays so long, up to its hard end.
     #[schemars(extend("default" = "keep 30m", "examples" = ["keep 2h", "terminate"]))]
     pub in_use: Option<ReactionWord>,
 }
 
-/// Restarts of a workload that failed, on the same machine.
+/// Restarts of a failed command on the same machine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetriesFile {
-    /// How often it is restarted.
+    /// How often the command is restarted.
     #[schemars(extend("default" = 0, "examples" = [3]))]
     pub max: Option<u32>,
-    /// Only after these exit codes; empty means after any failure.
+    /// Only after these exit codes; empty: any failure.
     #[schemars(extend("default" = [], "examples" = [[75, 137]]))]
     pub exit_codes: Option<Vec<i32>>,
     /// Wait before a restart.
@@ -276,11 +249,11 @@ pub struct RetriesFile {
     pub delay: Option<SpanWord>,
 }
 
-/// New attempts after the machine was taken away or lost.
+/// New attempts after an interruption or a lost machine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InterruptionsFile {
-    /// How often the job is continued on another machine.
+    /// How often the job continues on another machine.
     #[schemars(extend("default" = 100, "examples" = [3, "unlimited"]))]
     pub max: Option<CountOrUnlimited>,
 }

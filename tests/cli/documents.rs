@@ -61,7 +61,7 @@ fn section(name: &str, table: &Value, text: &mut String) {
     } else {
         writeln!(text, "\n### `[{name}]`\n\n{}", described(table)).expect("a String takes everything");
     }
-    text.push_str("\n| Key | What it says | Without it | For example |\n|---|---|---|---|\n");
+    text.push_str("\n| Key | Meaning | Default | Example |\n|---|---|---|---|\n");
     for (key, about) in table["properties"].as_object().expect("a section is a table") {
         let is_table = about["type"] == "object" && about.get("properties").is_some();
         if is_table || key.starts_with('$') {

@@ -1,6 +1,6 @@
 //! The seeds that found something once, and play without a violation since.
 
-/// How many hours the world is long, and its seed. What each found is in docs/soak.md, or beside what it taught.
+/// How many hours the world is long, and its seed. What each found stands beside what it taught.
 pub const NAMED: [(u64, u64); 102] = [
     (6, 121),
     (6, 462),

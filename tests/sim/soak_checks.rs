@@ -114,9 +114,6 @@ pub fn bounds(run: &Run) {
     }
     let failed = late.len() + came.iter().filter(|(_, played)| !played.violations.is_empty()).count();
     println!("{}\n", table.join("\n"));
-    for (row, clause) in told::clauses(&told::cells(&table.join("\n"))) {
-        println!("row {row}: {clause}");
-    }
     late.iter().for_each(|line| println!("{line}"));
     println!("{} worlds played, {failed} not within what is asked", came.len());
     if failed > 0 {

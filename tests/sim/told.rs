@@ -1,9 +1,9 @@
-//! The table of docs/false-world.md that tells how long each fault takes alone, and what the fault matrix of docs/promises.md makes of it.
+//! The table of docs/false-world.md that tells how long each fault takes alone, and the rows of docs/promises.md that link to it.
 //!
 //! What must never live here: what is asked (`bounds`).
-#![allow(dead_code, reason = "`just soak` makes the clauses, and the test compares too")]
+#![allow(dead_code, reason = "`just soak` prints the table, and the test compares it")]
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub const HEAD: &str = "| Row | What befalls it | Who is there outside | Until | Half | 99 % | The longest | Asked | The longest again |\n|---|---|---|---|---|---|---|---|---|";
@@ -38,21 +38,6 @@ impl Told {
             _ => 0,
         })
     }
-
-    /// As the matrix has it.
-    fn clause(&self, with_who: bool) -> String {
-        let who = match self.who.as_str() {
-            "no workstation" if with_who => " by the sweeper alone",
-            "no sweeper" if with_who => " without a sweeper",
-            _ => "",
-        };
-        let longest = &self.longest;
-        match self.until.as_str() {
-            "of work done again" => format!("done again {longest} at most{who}"),
-            until if longest.ends_with(" times") => format!("{until}: {longest}{who}"),
-            until => format!("{until} after {longest} at most{who}"),
-        }
-    }
 }
 
 /// The rows of a text that has the table somewhere.
@@ -73,25 +58,10 @@ pub fn cells(text: &str) -> Vec<Told> {
     .collect()
 }
 
-/// What the end of each row of the matrix says of it.
-pub fn clauses(told: &[Told]) -> BTreeMap<u32, String> {
-    let mut faults: BTreeMap<u32, Vec<(&str, Vec<&Told>)>> = BTreeMap::new();
-    for one in told {
-        let Some(row) = one.row else { continue };
-        let of_row = faults.entry(row).or_default();
-        match of_row.iter_mut().find(|(what, _)| *what == one.what) {
-            Some((_, all)) => all.push(one),
-            None => of_row.push((&one.what, vec![one])),
-        }
-    }
-    let clause = |of_row: Vec<(&str, Vec<&Told>)>| {
-        let several = of_row.len() > 1;
-        let parts = of_row.iter().map(|(what, all)| {
-            let with_who = all.iter().any(|one| one.who != all[0].who);
-            let said: Vec<String> = all.iter().map(|one| one.clause(with_who)).collect();
-            if several { format!("{what}: {}", said.join(", ")) } else { said.join(", ") }
-        });
-        format!("alone ([measured](false-world.md#what-each-fault-takes-alone)): {} |", parts.collect::<Vec<_>>().join("; "))
-    };
-    faults.into_iter().map(|(row, of_row)| (row, clause(of_row))).collect()
+/// How a row of the matrix ends that has its times here.
+pub const MEASURED: &str = "[measured](false-world.md#what-each-fault-takes-alone) |";
+
+/// The rows of the matrix that are measured.
+pub fn measured_rows(told: &[Told]) -> BTreeSet<u32> {
+    told.iter().filter_map(|one| one.row).collect()
 }
