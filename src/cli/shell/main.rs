@@ -29,9 +29,53 @@ use crate::config::Environment;
 use crate::job::Wish;
 use crate::wire;
 
-/// Lights cloud GPU machines when there is work and puts them out when there is none
+/// What `lamp --help` prints: one screen of 80 columns and 40 lines.
+const HELP: &str = "\
+{about}
+
+{usage-heading} {usage}
+
+Write a job
+  init         Write a first job file for a script
+  check        Find mistakes in a job file
+  plan         Show the machine and the most that it can cost
+  rehearse     Interrupt a job here and prove that it resumes
+  simulate     Play a job many times: cost, end, interruptions
+Run it
+  run          Run a job file, or a command after `--`
+  start        Go on with a job that has ended
+  apply        Run what the job files of a directory say
+  schedules    Show what is due, and what it waits for
+  daemon       Drive all jobs of the job root
+  agent        Watch one command on this machine, without a job root
+Look at it
+  status       Show jobs: state, cost, next end [alias: ps]
+  logs         Print the output of a job
+  explain      Show every verdict on a job, with its numbers
+  outputs      Fetch the files that a job kept
+  ssh          Open a shell on the machine of a job
+  replay       Run a rule over a recording
+End it
+  stop         Save a checkpoint, keep the outputs, end the job
+  cancel       End a job at once, without a checkpoint
+  extend       Give a job more time, money or a dearer machine
+  discard      Delete the stored data of ended jobs
+Money, machines, account
+  prices       Show what machines cost, on demand and spot
+  receipt      Show what ran, why it ended and what it cost
+  sweep        End machines that no job needs, in all regions
+  doctor       Check all that jobs need, here and at AWS
+  uninit       Remove what `lamp init aws` made
+  iam          Print the IAM policy of a part of Lamplighter
+  completions  Print the completion script of a shell
+
+Options: -o text|json|jsonl, --job-root URL, -q, -v, --color WHEN, -V
+`lamp COMMAND --help` says what a command takes.
+";
+
+/// Starts cloud GPU machines when there is work, and stops them when there is none
 #[derive(Clone, Debug, Parser)]
-#[command(name = "lamp", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "lamp", version, disable_help_subcommand = true, max_term_width = 100, help_template = HELP)]
 pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,
