@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::permissions::{OTHERWISE, allowed, aws_adapters, calls, camel, policy_file};
+use super::permissions::{OTHERWISE, allowed, aws_adapters, calls, camel, is_setup, policy_file};
 use super::setup::User;
 
 /// Verbs of what is only ever done to make an account ready, or to take that away again.
@@ -26,7 +26,7 @@ const SETUP_NO_CALLS: &[&str] = &["abort_incomplete_multipart_upload", "delete_m
 fn whoever_makes_the_account_ready_is_allowed_each_call_of_that() {
     let allowed = allowed(&policy_file("setup.json"));
     let (mut missing, mut seen) = (Vec::new(), 0);
-    for (file, text) in aws_adapters().into_iter().filter(|(file, _)| file.starts_with("aws_setup")) {
+    for (file, text) in aws_adapters().into_iter().filter(|(file, _)| is_setup(file)) {
         let text = text.split("#[cfg(test)]").next().unwrap_or_default();
         let others: Vec<String> = SETUP_VERBS.iter().flat_map(|verb| verbs_in(text, verb)).collect();
         for call in calls(text).into_iter().chain(others).filter(|call| !SETUP_NO_CALLS.contains(&call.as_str())) {

@@ -131,17 +131,23 @@ fn key_of(id: String, key: Result<Value, NoAnswer>, grants: Result<Value, NoAnsw
     let state = about.and_then(|about| about["KeyState"].as_str().map(str::to_owned));
     // The name ends there: the role of spot fleets begins with it. A policy is a text in the answer, with its quotes escaped.
     let names = |answer: &Value| [format!("{SPOT_ROLE}\""), format!("{SPOT_ROLE}\\\"")].iter().any(|end| answer.to_string().contains(end));
-    // A principal `*` with conditions, as AWS writes it for its own key, may mean the role too.
-    let may_name = |policy: &Value| policy["Policy"].as_str().is_some_and(|policy| policy.contains("\"*\""));
     let serves_spot = match (grants, policy) {
         (Ok(grants), _) if names(&grants) => Some(true),
         (_, Ok(policy)) if names(&policy) => Some(true),
-        (_, Ok(policy)) if may_name(&policy) => None,
+        (_, Ok(policy)) if lets_anybody(&policy) => None,
         // A page of a hundred may not be all.
         (Ok(grants), Ok(_)) if grants["Truncated"] != true => Some(false),
         _ => None,
     };
     Some(DiskKey { id, state, serves_spot })
+}
+
+/// Whether a statement of the policy names every principal, as AWS writes it for its own key. Its conditions may let spot's role in.
+fn lets_anybody(answer: &Value) -> bool {
+    let policy: Option<Value> = answer["Policy"].as_str().and_then(|policy| serde_json::from_str(policy).ok());
+    let is_star = |value: &Value| *value == "*" || value.as_array().is_some_and(|all| all.iter().any(|one| *one == "*"));
+    let statements = policy.as_ref().and_then(|policy| policy["Statement"].as_array());
+    statements.is_some_and(|all| all.iter().any(|one| is_star(&one["Principal"]) || is_star(&one["Principal"]["AWS"])))
 }
 
 #[cfg(test)]
@@ -181,10 +187,12 @@ mod tests {
         assert_eq!(note(Ok(granted), denied()), None);
         assert_eq!(note(Ok(json!({ "Grants": [] })), Ok(named)), None);
         assert_eq!(note(Ok(json!({ "Grants": [] })), denied()), None, "its policy may name it");
-        let anybody = json!({ "Policy": "{\"Principal\": {\"AWS\": \"*\"}, \"Condition\": {}}" });
+        let anybody = json!({ "Policy": "{\"Statement\": [{\"Principal\": {\"AWS\": \"*\"}, \"Condition\": {}}]}" });
         assert_eq!(note(Ok(json!({ "Grants": [] })), Ok(anybody)), None);
         let fleet =
             json!({ "Grants": [{ "GranteePrincipal": format!("arn:aws:iam::1:role/aws-service-role/spotfleet.amazonaws.com/{SPOT_ROLE}Fleet") }] });
+        let root = "{\"Statement\": [{\"Principal\": {\"AWS\": \"arn:aws:iam::1:root\"}, \"Resource\": \"*\"}]}";
+        assert!(note(Ok(json!({ "Grants": [] })), Ok(json!({ "Policy": root }))).is_some(), "the policy of every new key");
         assert!(note(Ok(fleet), Ok(json!({ "Policy": "{}" }))).is_some());
         let told = note(Ok(json!({ "Grants": [] })), Ok(json!({ "Policy": "{}" }))).expect("nobody names it");
         assert!(told.contains("create-grant --region us-east-2 --key-id k"), "{told}");
