@@ -33,7 +33,7 @@ vm-faults:
     .ci/vm-image
     LAMP_TEST_VM="${CARGO_TARGET_DIR:-$PWD/target}/vm" cargo test --test e2e ec2::kernels:: -- --nocapture --test-threads=1
 
-# Holds the agent against a real NVIDIA driver: on a machine with a GPU, PyTorch and scikit-learn; seven minutes, and what it builds (docs/gpu-check.md).
+# Holds the agent against a real NVIDIA driver: on a machine with a GPU, PyTorch and scikit-learn; seven minutes, and what it builds (docs/checks.md).
 gpu-check *names:
     cargo build --release --bins --example figures
     python3 tests/gpu/check.py {{ names }}

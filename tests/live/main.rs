@@ -1,7 +1,7 @@
 //! The check of a real account, for a person who has one: `LAMP_LIVE_BUDGET=0.10 cargo test --features live-aws --test live -- --nocapture`.
 //!
 //! It buys the smallest machine for a few minutes with the account, the job root and the configuration that `lamp` itself would use
-//! (docs/live-check.md). Without a budget it refuses.
+//! (docs/checks.md). Without a budget it refuses.
 
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 

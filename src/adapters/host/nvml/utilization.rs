@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 /// Between two looks at the buffer of a GPU that is at work. To fetch it took 2.8 ms of a processor on an H100 (driver 580), however
-/// little of it was asked for, and the latest value a fiftieth of that (docs/gpu-check.md): what a training pays for is knowing in
+/// little of it was asked for, and the latest value a fiftieth of that (docs/checks.md): what a training pays for is knowing in
 /// each second how much it computes, where that it computes is known anyway. That buffer held fourteen seconds. Longer, and something
 /// is lost between two looks; shorter costs more.
 pub(crate) const BUFFER_EVERY: Duration = Duration::from_secs(10);
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// What the driver of an NVIDIA H100 counted of a training, second by second (docs/gpu-check.md).
+    /// What the driver of an NVIDIA H100 counted of a training, second by second (docs/checks.md).
     #[test]
     fn a_real_training_is_told_as_it_was_and_hardly_looked_at_while_it_works() {
         let packed = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gpu/train.jsonl.zst"));
