@@ -1,4 +1,4 @@
-//! What else stands in an account: what our machines left behind, and machines that are not ours.
+//! Other things in an account: leftovers of our machines, and machines that are not ours.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::job::JobId;
 use crate::market::{Cloud, Market, Region, Usd, UsdPerHour};
 
-/// Something of ours that bills or stays although no machine needs it.
+/// Our resource that bills or remains although no machine needs it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Residue {
     #[serde(skip)]
@@ -15,25 +15,24 @@ pub struct Residue {
     /// `volume`, `address`, `network interface`, `spot request`, `alarm`.
     pub kind: String,
     pub id: String,
-    /// What it says of itself: its size, its state, the job it was made for.
+    /// Its size, its state, the job that it was made for.
     pub detail: String,
     pub usd_per_month: Usd,
-    /// It carries the owner tag that was asked for.
+    /// It carries the owner tag in question.
     pub ours: bool,
-    /// A machine was stopped to keep it: it bills, and is no waste.
+    /// It belongs to a machine that was stopped to keep it: it bills, but it is needed.
     pub kept: bool,
-    /// The job whose machine it came with, where it says so.
+    /// The job of its machine, if it is tagged.
     pub job: Option<JobId>,
 }
 
 impl Residue {
-    /// Whether it may go.
     pub fn is_removable(&self) -> bool {
         self.ours && !self.kept
     }
 }
 
-/// A machine of the account that no `lamp` launched: one with GPUs, or one that says it is ours and is not.
+/// A machine that no `lamp` launched: it has GPUs, or it carries our owner tag by mistake.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForeignMachine {
     pub region: Region,
@@ -42,12 +41,13 @@ pub struct ForeignMachine {
     pub instance_type: String,
     pub market: Market,
     pub launched: Timestamp,
-    /// The on-demand price, which is the most that a spot machine costs; `None`: unknown.
+    /// The on-demand price, an upper bound for a spot machine; `None`: unknown.
     pub usd_per_hour: Option<UsdPerHour>,
-    /// The mean of the last 24 hours, as the cloud measured it; `None`: nobody measured.
+    /// The cloud's mean over the last 24 hours; `None`: not measured.
     pub cpu_percent: Option<f64>,
-    /// The same of its busiest GPU, where an agent on the machine publishes it: no cloud measures a GPU from outside.
+    /// The same for its busiest GPU, if an agent on the machine publishes it: no cloud measures
+    /// GPUs.
     pub gpu_percent: Option<f64>,
-    /// Why it is none of ours although it carries an owner tag of ours: somebody has put it there, or taken others away.
+    /// Why it is not ours although it carries our owner tag: tags were added or removed by hand.
     pub odd: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! What is set up once in a cloud account: roles, permissions, bucket, sweeper, and what is found there.
+//! What is set up once in a cloud account: roles, permissions, bucket, sweeper; and what is found
+//! there.
 
 mod inventory;
 pub mod permissions;

@@ -1,9 +1,9 @@
-//! What each of our programs may do in an account: the policies of `config/iam`, filled in.
+//! The permissions of each of our programs: the policies of `config/iam`, filled in.
 //!
 //! ```text
 //!   config/iam/NAME.json with {{words}}  +  the words of this account  ->  the policy document
 //! ```
-//! The files are the reviewed text; nothing else in the program spells a permission. What must never live here: a call.
+//! The files are the reviewed text; no other code names a permission. This module makes no calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +12,22 @@ use serde_json::{Value, json};
 use super::sweeper;
 use crate::job::SecretSource;
 
-/// Whose permissions.
+/// The user or program that gets the permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyName {
-    /// Whoever types `lamp`, and the daemon.
+    /// The user who types `lamp`, and the daemon.
     Controller,
     /// The machines.
     Box,
     /// The sweeper in the cloud.
     Sweeper,
-    /// The schedule that calls it.
+    /// The schedule that calls the sweeper.
     SweeperSchedule,
-    /// Whoever opens a shell on the machines: beside `Controller`.
+    /// A user who opens a shell on the machines, in addition to `Controller`.
     Session,
-    /// The machines, where shells may be opened: beside `Box`.
+    /// Machines on which shells may be opened, in addition to `Box`.
     BoxSession,
-    /// Whoever makes the account ready, and takes that away again.
+    /// The user who sets up the account, or removes the setup.
     Setup,
 }
 
@@ -42,7 +42,7 @@ const SESSION: &str = include_str!("../../config/iam/session.json");
 const BOX_SESSION: &str = include_str!("../../config/iam/box-session.json");
 const SETUP: &str = include_str!("../../config/iam/setup.json");
 
-/// The words that a policy leaves open.
+/// The values that fill in a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permissions {
     /// `aws`, `aws-cn` or `aws-us-gov`.
@@ -53,9 +53,9 @@ pub struct Permissions {
     pub prefix: String,
     /// The role of the machines.
     pub role: String,
-    /// Where machines may be bought.
+    /// Regions where machines may be bought.
     pub regions: Vec<String>,
-    /// Which machines may be bought: patterns.
+    /// Patterns of the machine types that may be bought.
     pub instance_types: Vec<String>,
     /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,
@@ -80,7 +80,7 @@ impl Permissions {
         policy
     }
 
-    /// One statement for each service, with the names alone that jobs may read.
+    /// One statement per service that names exactly the secrets that jobs may read.
     fn secrets_alone(&self) -> Vec<Value> {
         let mut resources: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for (action, arn) in self.secrets.iter().filter_map(|secret| secret.arn(&self.partition)) {
@@ -90,17 +90,17 @@ impl Permissions {
         resources.into_iter().map(|(action, arns)| json!({ "Sid": sid(action), "Effect": "Allow", "Action": action, "Resource": arns })).collect()
     }
 
-    /// Who may take the role of the machines.
+    /// Trust policy: the services that may assume the machines' role.
     pub fn trust(&self) -> Value {
         self.filled(BOX_TRUST)
     }
 
-    /// Who may take the role of the sweeper.
+    /// Trust policy: the services that may assume the sweeper's role.
     pub fn sweeper_trust(&self) -> Value {
         self.filled(SWEEPER_TRUST)
     }
 
-    /// Who may take the role that calls the sweeper: the schedules of this account and of no other.
+    /// Trust policy of the role that calls the sweeper: only schedules of this account.
     pub fn schedule_trust(&self, account: &str) -> Value {
         self.filled(&SWEEPER_SCHEDULE_TRUST.replace("{{account}}", account))
     }
@@ -156,7 +156,7 @@ impl Permissions {
     }
 }
 
-/// The partition that a region belongs to: the second word of every ARN there.
+/// The partition of a region: the second word of every ARN there.
 pub fn partition(region: &str) -> &'static str {
     match region {
         region if region.starts_with("cn-") => "aws-cn",
@@ -210,7 +210,7 @@ mod tests {
             for action in actions(&policy, "Allow") {
                 assert!(!action.contains('*'), "{name:?} allows {action}");
             }
-            // What AWS takes for a managed policy, without blanks.
+            // AWS's limit for a managed policy, without blanks.
             assert!(text.len() < 6144, "{name:?}: {} characters", text.len());
         }
         let controller = permissions.policy(PolicyName::Controller).to_string();
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(partition("cn-north-1"), "aws-cn");
     }
 
-    /// Whoever makes the account ready touches the things of our names only, and no machine.
+    /// The setup policy covers only things with our names, and no machine.
     #[test]
     fn setting_up_touches_our_own_things_only() {
         let policy = permissions().policy(PolicyName::Setup);
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(of_ec2, ["ec2:CreateSecurityGroup", "ec2:CreateTags", "ec2:DeleteSecurityGroup"]);
     }
 
-    /// Zero EC2 actions: a machine that is broken into cannot touch another.
+    /// No EC2 actions: an intruder on one machine cannot touch another.
     #[test]
     fn a_machine_may_do_nothing_to_machines() {
         let policy = permissions().policy(PolicyName::Box);
@@ -256,7 +256,8 @@ mod tests {
         assert_eq!(of("secretsmanager:GetSecretValue"), Some(json!(["arn:aws:secretsmanager:*:*:secret:wandb-??????"])));
     }
 
-    /// A shell is a way in: on machines of ours only, and a machine itself gets the way out that its agent needs and no more.
+    /// A shell opens only on our machines, and a machine gets only the channels that its agent
+    /// needs.
     #[test]
     fn a_shell_is_opened_on_our_machines_only() {
         let policy = permissions().policy(PolicyName::Session);
@@ -276,7 +277,8 @@ mod tests {
         assert_eq!(machine, [&["ssm:UpdateInstanceInformation".to_owned()][..], &channels].concat(), "think twice: every process there may do this");
     }
 
-    /// It ends machines of its owner's, writes its own records, and can launch, change or read nothing else.
+    /// It ends its owner's machines and writes its own records. It cannot launch, change or read
+    /// more.
     #[test]
     fn the_sweeper_ends_what_is_ours_and_the_schedule_calls_the_sweeper() {
         let policy = permissions().policy(PolicyName::Sweeper);
@@ -314,7 +316,8 @@ mod tests {
         assert_eq!(schedule["Statement"][0]["Condition"]["StringEquals"]["aws:SourceAccount"], "123456789012");
     }
 
-    /// What of EC2 is not only looked at asks for our tag, or sets it. What does neither makes nothing that costs and ends nothing.
+    /// Each changing EC2 action requires or sets our tag. The exceptions are free and
+    /// end no machine.
     #[test]
     fn what_changes_anything_at_ec2_is_bound_to_the_owner() {
         let unbound = [
@@ -340,7 +343,7 @@ mod tests {
         assert_eq!(found, unbound, "think twice: this may be done to what is another's");
     }
 
-    /// A parameter may hold anybody's secret; an alarm ends a machine.
+    /// A parameter may hold another user's secret, and an alarm ends a machine.
     #[test]
     fn parameters_are_read_and_alarms_touched_where_they_are_ours() {
         let policy = permissions().policy(PolicyName::Controller);
@@ -359,20 +362,20 @@ mod tests {
         ] {
             let [statement] = &of(action)[..] else { panic!("one statement for {action}") };
             assert_eq!(statement["Condition"]["StringEquals"][key], "alice \"a\"", "{statement}");
-            // Another owner's alarm is not written over; one that is new has no tag yet.
+            // Another owner's alarm must not be overwritten; a new alarm has no tag yet.
             let again = &statement["Condition"]["StringEqualsIfExists"][owner("ResourceTag")];
             assert!(action == "cloudwatch:DeleteAlarms" || again == "alice \"a\"", "{statement}");
         }
     }
 
-    /// Whatever ends or changes a machine asks for our tag, and whatever makes one sets it.
+    /// Each action that ends or changes a machine requires our tag, and a launch sets it.
     #[test]
     fn what_costs_or_ends_is_bound_to_the_owner() {
         let policy = permissions().policy(PolicyName::Controller);
         for statement in policy["Statement"].as_array().unwrap() {
             let text = statement.to_string();
             let touches = |words: &[&str]| words.iter().any(|word| text.contains(&format!("\"ec2:{word}")));
-            // A tag that a request sets is no tag that a machine has.
+            // A tag in a request is not a tag on the machine.
             if touches(&["Terminate", "Stop", "Start", "Reboot", "Modify", "Cancel", "Delete", "Release"]) {
                 assert_eq!(statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"], "alice \"a\"", "{text}");
             }

@@ -1,6 +1,6 @@
-//! What stands ready in an account for machines of ours: the bucket, the role, the security group. Nouns.
+//! What an account needs for our machines: the bucket, the role, the security group. Data only.
 //!
-//! `policy::account::setup_plan` decides which steps make one out of the other. What must never live here: a call, a decision.
+//! `policy::account::setup_plan` decides the steps from found to wanted.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,13 +10,13 @@ use super::sweeper::{SweeperStep, name as sweeper_name};
 use crate::job::{JobId, SecretSource};
 use crate::market::Arch;
 
-/// What was found when somebody looked. `Unknown` is never `Nothing`.
+/// The result of a look-up. `Unknown` must never be treated as `Nothing`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Found<T> {
     Nothing,
     There(T),
-    /// Why nobody could see.
+    /// Why the look-up failed.
     Unknown(String),
 }
 
@@ -24,25 +24,25 @@ pub enum Found<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubnetFound {
     pub id: String,
-    /// Its machines get a public address without asking.
+    /// Its machines get a public address by default.
     pub gives_address: bool,
     pub way_out: WayOut,
 }
 
-/// Where the default route of a subnet leads.
+/// Target of a subnet's default route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayOut {
-    /// An internet gateway, which is one for public addresses only.
+    /// An internet gateway, which serves only public addresses.
     Gateway,
-    /// A NAT or whatever else, behind which somebody else decides.
+    /// A NAT or another target. Its own routing is not known here.
     Other,
-    /// What it led to is gone.
+    /// The route's target no longer exists.
     Dead,
     /// There is no default route.
     Nothing,
 }
 
-/// The image that the words of a configuration name, as a launch finds it.
+/// The image that the configuration names, as a launch resolves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageFound {
     There {
@@ -50,18 +50,18 @@ pub enum ImageFound {
         name: String,
         arch: Arch,
     },
-    /// No launch can have it; why.
+    /// No launch can use it; why.
     Refused(String),
-    /// Why nobody could see.
+    /// Why the look-up failed.
     Unknown(String),
 }
 
-/// What mends a security group of one network where machines are bought in another.
+/// The fix for a security group in one network while machines are bought in another.
 pub fn one_network(theirs: &str, ours: &str) -> String {
     format!("name a security group of {ours} as `security_group` in [aws], or subnets of {theirs} as `subnets`")
 }
 
-/// S3's refusal to say anything of a bucket, not even that it is there, is an answer: whoever asks whether a bucket is theirs is told so.
+/// S3 gives this answer for a bucket of another account, and also when we lack the permission.
 pub fn not_ours(bucket: &str) -> String {
     format!("`{bucket}` is another account's, or we may not look at it")
 }
@@ -72,41 +72,41 @@ impl<T> Found<T> {
     }
 }
 
-/// What is wanted, by name.
+/// The wanted names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupNames {
     pub owner: String,
-    /// Where machines may be bought; the first is home, where the bucket is.
+    /// Where machines may be bought. The first is home, where the bucket is.
     pub regions: Vec<String>,
     pub bucket: String,
-    /// The bucket's name is the one that we give, with the account's number in it: nobody else made it.
+    /// The bucket has our default name with the account number, so no other user made it.
     pub bucket_is_ours_by_name: bool,
-    /// Of the job root: empty, or with a `/` at its end.
+    /// Prefix of the job root: empty, or with a `/` at its end.
     pub prefix: String,
-    /// The role of the machines, and their instance profile.
+    /// The machines' role, and their instance profile.
     pub role: String,
     pub group: String,
-    /// Shells through Session Manager are asked for.
+    /// The user wants shells through Session Manager.
     pub session_manager: bool,
     /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,
 }
 
-/// The name of the role and of the instance profile.
+/// Name of the role and of the instance profile.
 pub const BOX_ROLE: &str = "lamplighter-box";
 
-/// The role that goes with what the configuration calls the instance profile, which may be an ARN.
+/// The role of a configured instance profile, which may be an ARN.
 pub fn box_role(profile: Option<&str>) -> &str {
     profile.map_or(BOX_ROLE, |name| name.rsplit('/').next().unwrap_or(name))
 }
 
-/// The one policy within the role.
+/// Name of the inline policy of the role.
 pub const BOX_POLICY: &str = "lamplighter-box";
 
-/// The policy within the role that lets shells in, where that was asked for.
+/// Name of the inline policy that allows shells, if the user wants them.
 pub const BOX_SESSION_POLICY: &str = "lamplighter-session";
 
-/// The name of the security group.
+/// Name of the security group.
 pub const GROUP: &str = "lamplighter";
 
 impl SetupNames {
@@ -114,7 +114,7 @@ impl SetupNames {
         self.regions.first().map_or("us-east-1", String::as_str)
     }
 
-    /// The sweeper of this owner.
+    /// Name of this owner's sweeper.
     pub fn sweeper(&self) -> String {
         sweeper_name(&self.owner)
     }
@@ -137,29 +137,29 @@ impl SetupNames {
     }
 }
 
-/// Which settings of a bucket are as they should be.
+/// The settings of a bucket; `true` is as wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BucketFound {
-    /// Our tag, if it has one.
+    /// The owner in our tag, if there is one.
     pub owner: Option<String>,
     pub region: String,
     pub versioned: bool,
-    /// Nothing in it can be made public.
+    /// Public access is blocked.
     pub private: bool,
     pub encrypted: bool,
-    /// The KMS key that it encrypts with, where that is neither S3's nor AWS's: our policies name no key.
+    /// The bucket's own KMS key, unless S3 or AWS manages it. Our policies name no key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_key: Option<String>,
-    /// Unfinished uploads and old versions go by themselves.
+    /// Old versions and unfinished uploads expire.
     pub tidy: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RoleFound {
     pub owner: Option<String>,
-    /// Its policy of our name.
+    /// Its policy with our name.
     pub policy: Option<Value>,
-    /// That for shells through Session Manager.
+    /// Its policy for shells through Session Manager.
     pub session_policy: Option<Value>,
 }
 
@@ -173,38 +173,38 @@ pub struct ProfileFound {
 pub struct GroupFound {
     pub id: String,
     pub owner: Option<String>,
-    /// Ways in.
+    /// Inbound rules.
     pub rules_in: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RegionFound {
     pub region: String,
-    /// The network that machines stand in there: that of the user's subnets, of which a region may have several; else the default one.
+    /// The machines' network: the one with the user's subnets, or the default one.
     pub vpc: Found<String>,
-    /// Whether the user names subnets.
+    /// The user named subnets.
     pub by_subnets: bool,
     pub group: Found<GroupFound>,
-    /// Groups of the same name in networks of the region where no machine is bought any more.
+    /// Groups with our name in networks of the region that are no longer used.
     pub elsewhere: Vec<GroupFound>,
-    /// The network that the group stands in which the user names by its id, where it is another one.
+    /// The network of the group that the user named by id, if it is another network.
     pub stands_in: Option<String>,
 }
 
 impl RegionFound {
-    /// The region; the network with it where it is not the default one.
+    /// The region, with the network unless it is the default one.
     pub fn place(&self) -> String {
         let network = self.vpc.there().filter(|_| self.by_subnets);
         network.map_or_else(|| self.region.clone(), |vpc| format!("{vpc} of {}", self.region))
     }
 
-    /// The network of the group, that of the machines, and what brings them together; `None`: the group is in no other.
+    /// The group's network, the machines' network and the fix; `None` unless they differ.
     pub fn apart(&self) -> Option<(&str, &str, String)> {
         let (theirs, ours) = (self.stands_in.as_deref()?, self.vpc.there()?);
         Some((theirs, ours, one_network(theirs, ours)))
     }
 
-    /// What a launch lacks where the group is not there.
+    /// The text for a launch without its security group.
     pub fn no_group(&self, group: &str) -> String {
         match self.apart() {
             Some((theirs, ours, _)) => format!("no security group `{group}` in {ours} of {} (it is in {theirs})", self.region),
@@ -223,34 +223,35 @@ pub struct SetupFound {
     pub alarm_role: Found<()>,
 }
 
-/// What must be known before anything is taken away.
+/// Facts needed before a removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InUse {
     /// Our machines that are not terminated.
     pub machines: Vec<String>,
-    /// Machines with our owner tag that are not terminated and no launch of ours, each with why: no job ends them.
+    /// Machines with our owner tag that we did not launch and that still run, each with why. No job
+    /// ends them.
     pub odd_machines: Vec<String>,
-    /// Regions that did not say which machines are there, each with why.
+    /// Regions that could not be listed, each with why.
     pub unasked_regions: Vec<String>,
     pub jobs: u64,
-    /// Objects of the job root with all their versions, without the records of our own sweeper.
+    /// Objects of the job root in all versions, without our sweeper's records.
     pub objects: u64,
-    /// Those of them that are of no job and no schedule: the clock, news, programs, what was learned of markets, proofs.
+    /// The part of `objects` without a job or schedule: clock, news, programs, market data, proofs.
     pub house_objects: u64,
     pub bytes: u64,
-    /// The records of our own sweeper, with all their versions.
+    /// Records of our sweeper, in all versions.
     pub sweeper_objects: u64,
-    /// Objects in the bucket that are not of the job root, with all their versions: another job root's, or what is not lamp's.
+    /// Objects outside the job root, in all versions: of another job root, or foreign.
     pub other_objects: u64,
-    /// Where those are; the first places.
+    /// The first places that hold other objects.
     pub others: Vec<String>,
 }
 
-/// So many places are told. With fewer, whoever shares a bucket by prefixes might miss his own; with more, the line that holds
-/// them is no longer read, and the number of objects says how much there is.
+/// How many places are listed. With fewer, a user who shares a bucket by prefixes may miss their
+/// own. With more, the line gets too long to read; the object count gives the total.
 pub const PLACES: usize = 5;
 
-/// What a job's folder holds.
+/// The names in a job's folder.
 const OF_A_JOB: [&str; 14] = [
     "spec.json",
     "code",
@@ -268,14 +269,15 @@ const OF_A_JOB: [&str; 14] = [
     "discarded.json",
 ];
 
-/// The job that a key of the job root is of. A folder of another job root whose prefix begins with `jobs/` is no job.
+/// The job that a key belongs to. A folder of a job root whose prefix begins with `jobs/` is not a
+/// job.
 pub fn job_of(key: &str) -> Option<&str> {
     let (job, inner) = key.strip_prefix("jobs/")?.split_once('/')?;
     let first = inner.split('/').next()?;
     (job.parse::<JobId>().is_ok() && OF_A_JOB.contains(&first)).then_some(job)
 }
 
-/// Whether a key is of the job root at all. What is not goes with no job root: it is another's, or somebody's own.
+/// Whether a key belongs to the job root. Other keys are never deleted with it.
 pub fn is_of_the_root(key: &str) -> bool {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
@@ -287,15 +289,15 @@ pub fn is_of_the_root(key: &str) -> bool {
     }
 }
 
-/// Where a key lies that is not of the job root, as people call it: another job root, or the first folder.
+/// The place of a key outside the job root, for people: another job root, or the first folder.
 pub fn place_of(prefix: &str, key: &str) -> String {
     let (shared, rest) = key.strip_prefix(prefix).map_or(("", key), |rest| (prefix, rest));
     let folder = rest.split_once("/jobs/").or_else(|| rest.split_once('/'));
     folder.map_or_else(|| key.to_owned(), |(folder, _)| format!("{shared}{folder}/"))
 }
 
-/// Whether a key of the job root is lamp's own and of no job: it is made anew where it is missed, or was only learned. (The names
-/// are `jobdir::layout`'s; a test there holds the two together.)
+/// Whether a key is lamp's own data without a job, which lamp can recreate or learn again. The
+/// names are those in `jobdir::layout`; a test there compares the two.
 pub fn is_of_the_house(key: &str) -> bool {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
@@ -309,13 +311,13 @@ pub fn is_of_the_house(key: &str) -> bool {
 }
 
 impl InUse {
-    /// Whether the job root holds anything that somebody may want: a job or a schedule.
+    /// Whether the job root holds a job or a schedule.
     pub fn holds_anything(&self) -> bool {
         self.jobs > 0 || self.objects > self.house_objects
     }
 }
 
-/// One thing that is done, in a call.
+/// One step, done by one or more calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SetupStep {
@@ -336,9 +338,9 @@ pub enum SetupStep {
     },
     CreateSpotRole,
     CreateAlarmRole,
-    /// Deletes the job root, in all versions, and nothing beside it.
+    /// Deletes only the job root, in all versions.
     EmptyRoot,
-    /// The same of what is lamp's own and of no job; whatever else came meanwhile keeps the bucket.
+    /// Deletes lamp's own records without a job. If other objects have appeared, the bucket stays.
     ForgetHouse,
     DeleteBucket,
     TakeRoleFromProfile,

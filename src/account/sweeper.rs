@@ -1,6 +1,6 @@
-//! The sweeper in the cloud, by name: a function of ours, its schedule, their roles and its log. Nouns.
+//! Names of the sweeper in the cloud: its function, schedule, roles and log. Data only.
 //!
-//! `policy::account::sweeper_plan` decides which steps make it out of what was found. What must never live here: a call, a decision.
+//! `policy::account::sweeper_plan` decides the steps from found to wanted.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use serde::Serialize;
 use super::setup::{Found, RoleFound};
 use crate::market::Arch;
 
-/// What every name of a sweeper begins with; the policies are bound to it.
+/// Prefix of every sweeper's name; the policies match it.
 pub const SWEEPER: &str = "lamplighter-sweeper";
 
-/// A name of AWS Lambda, of EventBridge Scheduler and of IAM has 64 characters at most, and what we add to it needs some.
+/// AWS Lambda, EventBridge Scheduler and IAM allow 64 characters, and we add a prefix and suffixes.
 const OWNER_CHARS_MAX: usize = 26;
 
-/// The name of an owner's sweeper: each owner of an account has one of their own. What a name may not hold is replaced, and
-/// then the owner's hash tells two such owners apart.
+/// Name of an owner's sweeper; each owner has one. Invalid characters are replaced; a hash of the
+/// owner then keeps the names unique.
 pub fn name(owner: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let plain: String = owner.chars().map(|c| if allowed(c) { c } else { '-' }).take(OWNER_CHARS_MAX).collect();
@@ -29,48 +29,50 @@ fn hash(text: &str) -> u32 {
     (whole ^ (whole >> 32)) as u32
 }
 
-/// The machine that Lambda runs a program of its owner's on: Amazon Linux 2023.
+/// Lambda's runtime for compiled programs: Amazon Linux 2023.
 pub const RUNTIME: &str = "provided.al2023";
 
-/// The C library of that machine; a program that needs a newer one does not start there.
+/// glibc version of that runtime; a program that needs a newer one does not start.
 pub const RUNTIME_GLIBC: (u32, u32) = (2, 34);
 
-/// How often it comes. The bound on what an orphan costs counts with it.
+/// Interval of the visits. The bound on the cost of an orphan includes it.
 pub const EACH: &str = "rate(5 minutes)";
 
-/// A visit has its second look a minute after the first and is bounded in every wait; five minutes later the next one comes, and
-/// two at once would only read the same twice.
+/// A visit looks twice, a minute apart, and every wait has a timeout. It must end before the next
+/// visit five minutes later: two at once would only read the same data.
 pub const TIMEOUT_SECS: u32 = 240;
 
-/// The program takes some 60 MiB; with the memory Lambda gives the processor time for seventeen handshakes.
+/// The program needs about 60 MiB. Lambda gives CPU in proportion to memory, and a visit makes
+/// seventeen TLS handshakes.
 pub const MEMORY_MIB: u32 = 256;
 
 /// Long enough to find out why a machine was ended last week.
 pub const LOG_DAYS: u32 = 14;
 
-/// What the sweeper of an owner should be.
+/// The wanted state of an owner's sweeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweeper {
     pub name: String,
-    /// Base64, as Lambda says it, of the archive that holds the program; or why there is no program.
+    /// SHA-256 of the program's archive in base64, as Lambda reports it; or why there is no
+    /// program.
     pub program: Result<String, String>,
     pub settings: FunctionSettings,
     pub schedule: ScheduleFound,
 }
 
 impl Sweeper {
-    /// The role that its schedule calls it by.
+    /// The role with which the schedule calls the function.
     pub fn schedule_role(name: &str) -> String {
         format!("{name}-schedule")
     }
 
-    /// Where its words go.
+    /// Name of its log group.
     pub fn log(name: &str) -> String {
         format!("/aws/lambda/{name}")
     }
 }
 
-/// How a function is run.
+/// Settings of the Lambda function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FunctionSettings {
     pub runtime: String,
@@ -83,7 +85,7 @@ pub struct FunctionSettings {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FunctionFound {
-    /// Our tag, if it has one.
+    /// The owner in our tag, if there is one.
     pub owner: Option<String>,
     pub program: String,
     pub settings: FunctionSettings,
@@ -93,12 +95,12 @@ pub struct FunctionFound {
 pub struct ScheduleFound {
     pub enabled: bool,
     pub each: String,
-    /// What it calls, and as whom.
+    /// The function that it calls, and the role it uses.
     pub function: String,
     pub role: String,
 }
 
-/// What stands of a sweeper.
+/// The parts of a sweeper that were found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SweeperFound {
     pub role: Found<RoleFound>,
@@ -108,7 +110,7 @@ pub struct SweeperFound {
     pub schedule: Found<ScheduleFound>,
 }
 
-/// One thing that is done for a sweeper.
+/// One step for a sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweeperStep {

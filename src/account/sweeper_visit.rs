@@ -1,6 +1,6 @@
-//! What the sweeper in the cloud leaves in the job root: whom it suspects, and what its newest visit came to.
+//! The sweeper's records in the job root: its suspects and the result of its newest visit.
 //!
-//! A visit is one round of the sweeper. What must never live here: an opinion about what an orphan is.
+//! A visit is one run of the sweeper. Other modules define what an orphan is.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,50 +9,52 @@ use crate::instance::MachineRef;
 use crate::job::{AttemptNo, JobId, RECORD_FORMAT};
 use crate::market::{Cloud, Region};
 
-/// `sweeper/<name>/suspects.json`: orphans by one look, for the second look of a later visit. Overwritten.
+/// `sweeper/<name>/suspects.json`: orphans after one look, for the second look of a later visit.
+/// Overwritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspects {
     pub format: u32,
     pub suspects: Vec<Suspect>,
 }
 
-/// A machine that was an orphan by one look.
+/// A machine that looked like an orphan once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspect {
     pub machine: MachineRef,
-    /// The first look, by the store's clock.
+    /// Time of the first look, by the store's clock.
     pub since: Timestamp,
     pub why: String,
 }
 
-/// `sweeper/<name>/visit.json`: the newest visit. Overwritten; the object's own time says when it was.
+/// `sweeper/<name>/visit.json`: the newest visit. Overwritten; the object's own time dates it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visit {
     pub format: u32,
     pub at: Timestamp,
-    /// Of the program that came.
+    /// Version of the sweeper's program.
     pub version: String,
     pub owner: String,
-    /// Places that answered, and machines of ours that bill there.
+    /// Regions that answered, and our billing machines there.
     pub regions: u32,
     pub machines: u32,
-    /// How many of them could be told from an orphan, or for one. `None`: the program is older than the question.
+    /// How many of them could be judged as orphan or not. `None`: written by an older program.
     #[serde(default)]
     pub judged: Option<u32>,
-    /// When a visit last was none that judged nothing though machines of ours billed. `None`: nobody knows.
+    /// The last visit that judged a machine, or found none that bill. `None`: unknown.
     #[serde(default)]
     pub judged_at: Option<Timestamp>,
-    /// Orphans by their first look.
+    /// Orphans at their first look.
     pub suspects: Vec<Suspect>,
     pub ended: Vec<Ended>,
-    /// Machines that have stood still for so long that they seem forgotten, and whose disks bill on.
+    /// Machines stopped for so long that they seem forgotten, and whose disks still bill.
     #[serde(default)]
     pub kept: Vec<Standing>,
-    /// Machines that should have ended and may run on.
+    /// Machines that should have ended and may still run.
     pub trouble: Vec<Trouble>,
-    /// What could not be seen.
+    /// Regions and records that could not be read.
     pub unknown: Vec<Trouble>,
-    /// Where this visit looked, for the one after it: a cloud that does not say which regions there are is still looked at there.
+    /// Where this visit looked. If a cloud does not list its regions, the next visit looks there
+    /// again.
     #[serde(default)]
     pub places: Vec<Place>,
 }
@@ -64,7 +66,7 @@ pub struct Place {
     pub region: Region,
 }
 
-/// A machine whose end was asked for.
+/// A machine that the sweeper asked the cloud to end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub machine: MachineRef,
@@ -78,7 +80,7 @@ pub struct Ended {
 pub struct Standing {
     pub machine: MachineRef,
     pub job: JobId,
-    /// Since when, by the cloud; or when its agent was heard last, where the cloud does not say.
+    /// The cloud's date of the stop; if it gives none, the last heartbeat.
     pub since: Timestamp,
 }
 
@@ -108,17 +110,18 @@ impl Visit {
         }
     }
 
-    /// Somebody should look: nothing was seen at all, no machine could be judged, or one that should have ended may run on.
+    /// A person should look: the visit saw or judged no machine, or one that should have ended may
+    /// still run.
     pub fn is_sick(&self) -> bool {
         self.sees_nobody() || !self.trouble.is_empty()
     }
 
-    /// No region answered, or it [is blind](Visit::is_blind).
+    /// No region answered, or the visit [is blind](Visit::is_blind).
     pub fn sees_nobody(&self) -> bool {
         self.regions == 0 || self.is_blind()
     }
 
-    /// Machines of ours bill, and of none could it be said whether it is an orphan: a hung one would live to its hard cap.
+    /// Our machines bill, but the visit could judge none. A hung one would run until its hard cap.
     pub fn is_blind(&self) -> bool {
         self.machines > 0 && self.judged == Some(0)
     }

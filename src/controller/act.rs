@@ -1,4 +1,5 @@
-//! Does what `policy::lifecycle::reconcile` says, one act at a time. Each act may be lost or repeated without harm.
+//! Does the acts of `policy::lifecycle::reconcile`, one at a time. Each may be lost or repeated
+//! without harm.
 
 use std::time::Duration;
 
@@ -39,29 +40,29 @@ pub enum ActError {
     /// The rule for `market = "auto"` wants no machine now.
     #[error("no machine now; it waits for {}", .0.reason.text)]
     NotNow(NotNow),
-    /// A machine's end is counted from its plan.
+    /// A machine's hard end is counted from its plan, so the clock must be right.
     #[error("{what}: nothing is launched until one of them is right")]
     ClockOff { what: String },
-    /// A machine whose disk was to stay can only be ended with it, and what that holds is nowhere else.
+    /// The cloud can only terminate this machine, and its disk holds the only copy of the work.
     #[error("{0}")]
     Unstoppable(String),
-    /// Every place that would do waits for a person; `none`: some others do not fit now.
+    /// Every suitable place waits for a person; `none`: the other places do not fit now.
     #[error("{}", Unready::sentence(.none.as_ref(), .unready))]
     NotReady { none: Option<NoOffer>, unready: Vec<Unready> },
 }
 
 impl ActError {
-    /// The cloud or the store knows us not, or does not let us.
+    /// The credentials or permissions do not suffice.
     pub fn is_denial(&self) -> bool {
         matches!(self, ActError::Cloud(CloudError::Denied { .. }))
     }
 
-    /// The cloud has said no, and would say it again.
+    /// The cloud refused, and would refuse again.
     pub fn is_refusal(&self) -> bool {
         matches!(self, ActError::Cloud(CloudError::Denied { .. } | CloudError::Invalid { .. } | CloudError::Unsupported { .. }))
     }
 
-    /// What can never work of the job, in the cloud's words.
+    /// The cloud's reason why the job can never work.
     pub fn never_works(&self) -> Option<&str> {
         match self {
             ActError::Cloud(CloudError::Invalid { what }) => Some(what),
@@ -69,28 +70,29 @@ impl ActError {
         }
     }
 
-    /// Nobody answered: nothing is known of what was asked.
+    /// The call had no answer: its effect is unknown.
     pub fn is_silence(&self) -> bool {
         matches!(self, ActError::Cloud(CloudError::Ambiguous { .. } | CloudError::Throttled) | ActError::Record(_))
     }
 }
 
-/// After so many tries, which are five minutes, somebody is told that nothing watches a machine from outside.
+/// After this many tries, about five minutes, the user is told that the machine has no alarm.
 const GUARD_TRIES_TOLD: u32 = 7;
 
-/// A plan that is older before it is written is made again, as after a sleep: its machine's hard end is counted from it.
+/// An older plan is made again before it is written, for example after a sleep: the machine's hard
+/// end is counted from it.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// After so many looks without a spec there is no job. One may be an old answer.
+/// After this many looks without a spec the job is gone. One look may be an old answer.
 const GONE_LOOKS: u32 = 3;
 
-/// What one act did.
+/// The effect of one act.
 pub enum Done {
     /// Something changed: look again at once.
     Changed,
-    /// A record was written, and nothing at the cloud has changed: what it said holds.
+    /// Only a record was written: the cloud's last answer still holds.
     Recorded,
-    /// Nothing more to do until the next tick.
+    /// The next tick continues.
     Waiting,
     /// The receipt is written.
     Final,
@@ -111,7 +113,7 @@ impl Controller {
                 return self.create_plan(dir, spec, memory, observed, (*attempt, *resume_from, reason)).await;
             }
             Act::Launch { attempt } => {
-                // Whoever drives this job too may have written down since our look that it was refused.
+                // Another controller may have recorded its refusal since our look.
                 if dir.settled(*attempt).await?.is_some() {
                     return Ok(Done::Changed);
                 }
@@ -132,8 +134,8 @@ impl Controller {
                 memory.attempts.entry(*attempt).or_default().watched.interrupt_served = *request;
             }
             Act::Settle(settled) => {
-                // By a clock here that is a day ahead a plan of just now has lain too long, while another starts its machine (seed 50024327
-                // of 24 h).
+                // A clock that is a day ahead makes a new plan look too old, while another
+                // controller starts its machine.
                 if has_lain(settled) {
                     self.must_know_the_time().await?;
                 }
@@ -153,7 +155,7 @@ impl Controller {
         Ok(Done::Changed)
     }
 
-    /// Plans an attempt, and launches it where the plan is ours.
+    /// Plans an attempt, and launches it if this controller created the plan.
     async fn create_plan(
         &self,
         dir: &JobDir,
@@ -188,14 +190,15 @@ impl Controller {
                 },
                 planned => planned?,
             };
-            // A clock that was set while it was planned has dated its hard end. One that was not is not asked for again.
+            // A clock change during planning gives a wrong hard end. A clock that was just checked
+            // is not checked again.
             self.must_know_the_time().await?;
             let Some(turn) = self.turn_to_launch(&plan).await else { return Ok(Done::Waiting) };
             if self.hold_back(dir, memory, &plan, &turn.caps).await? {
                 return Ok(Done::Waiting);
             }
             self.write_user_data(spec, &mut plan).await?;
-            // Once: a line that is always slow must not plan for ever.
+            // Once only: a slow line must not make it plan for ever.
             if made_anew || elapsed(plan.created, self.clock.now()) <= FRESH {
                 break (plan, turn);
             }
@@ -204,16 +207,17 @@ impl Controller {
         if !self.is_still_there(dir, memory).await? {
             return Ok(Done::Waiting);
         }
-        // By the steady clock from before the write: a workstation may sleep over its answer.
+        // Measured on the steady clock from before the write: the workstation may sleep before the
+        // answer.
         let making = self.clock.mono();
-        // Counted before it is there: an answer may be lost.
+        // Counted before the write, because the answer may be lost.
         self.ledger.planned(&plan);
         let created = dir.create_plan(&plan).await?;
         drop(turn);
         info!(job = %dir.job(), attempt = attempt.number(), ?created, "{reason}");
-        // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
-        // and if somebody has since, its token makes it the same machine.
-        // Another one may have ended the job since our look: its list of attempts came before this plan (seed 8000394 of 24 h).
+        // Our own plan needs no new look: a second launch with its token gives the same machine.
+        // Another controller's plan is found by the next look. It may also have ended the job since
+        // our look, so the receipt is checked.
         if created == Created::New {
             memory.attempts.entry(attempt).or_default().planned(plan, making);
             if dir.receipt().await?.is_none() {
@@ -223,8 +227,8 @@ impl Controller {
         Ok(Done::Changed)
     }
 
-    /// Whether the job still has its spec. Somebody may have ended the job, read its receipt and deleted its records while this process
-    /// stood still, or while the store was away: then nothing is bought for it, and no record of it is made again.
+    /// Whether the job still has its spec. A user may have deleted an ended job while this process
+    /// slept or the store was down. Then nothing is bought or recorded for it.
     async fn is_still_there(&self, dir: &JobDir, memory: &mut JobMemory) -> Result<bool, ActError> {
         if dir.spec().await?.is_some() {
             memory.looks_without = 0;
@@ -241,17 +245,17 @@ impl Controller {
         Ok(false)
     }
 
-    /// Writes the end of the job, with what it leaves.
+    /// Writes the receipt, with the job's leftovers.
     async fn write_receipt(&self, dir: &JobDir, memory: &mut JobMemory, observed: &Observed, receipt: &Receipt) -> Result<Done, ActError> {
         if !self.is_still_there(dir, memory).await? {
             return Ok(Done::Waiting);
         }
-        // A list of attempts may be late, and another controller launch what no receipt would name.
+        // The list of attempts may be late: another controller may have planned one more.
         let next = observed.attempts.last().map_or(AttemptNo::FIRST, |last| last.plan.attempt.next());
         if dir.plan(next).await?.is_some() {
             return Ok(Done::Waiting);
         }
-        // Once: a store that is down meanwhile must not make it a question at every tick.
+        // Asked once: during an outage of the store it must not be asked at every tick.
         let leavings = match memory.leavings.take() {
             Some(known) => known,
             None => {
@@ -271,17 +275,18 @@ impl Controller {
         Ok(Done::Final)
     }
 
-    /// Every place has refused lately. The records say which, and when they are asked again: nothing more is written.
+    /// Every place has refused lately. The records say which and when to ask again, so nothing more
+    /// is written.
     fn wait_for_capacity(&self, dir: &JobDir, memory: &mut JobMemory, waits: String, again: Timestamp) {
         let wait = elapsed(self.clock.now(), again).min(WAIT_LOOK);
-        // A launch that was planned since has cleared it.
+        // A launch that was planned since then has cleared it.
         if memory.held_back.is_none() {
             info!(job = %dir.job(), "waits for {waits}");
         }
         memory.held_back = Some(HeldBack { until: self.clock.mono() + wait, said: waits });
     }
 
-    /// All that may be bought is not to be had, and what is to be had is dearer than anybody was told.
+    /// No machine within the limits is free, and the free ones cost more than the user was told.
     async fn wait_for_a_word(
         &self,
         dir: &JobDir,
@@ -300,10 +305,10 @@ impl Controller {
         self.wait_for(dir, memory, Reason::new(now, "placement", "wait", text), None, look).await;
     }
 
-    /// The job goes on without it: the agent, the switch on the machine and the lease are there too.
+    /// A failure does not stop the job: the agent, the machine's switch and the lease remain.
     async fn guard(&self, job: &JobId, memory: &mut AttemptMemory, machine: &MachineRef, armed: bool) {
         let Some(plan) = memory.plan.clone() else { return };
-        // An answer that is lost may have done it: it is armed once more than needed, and never once too little.
+        // A lost answer may have armed it. Arming twice does no harm.
         memory.watched.guard = GuardLeft::Unknown;
         let done = match self.cloud(machine.cloud) {
             Ok(cloud) if armed => cloud.guard(&plan, machine).await,
@@ -324,13 +329,13 @@ impl Controller {
                 }
                 let tries = memory.guarding.failed(self.clock.mono());
                 let error = chain(&error);
-                // A first heartbeat takes its time.
+                // The first heartbeat takes its time.
                 if tries == GUARD_TRIES_TOLD { warn!(%job, %machine, "{error}") } else { debug!(%job, %machine, tries, "{error}") }
             }
         }
     }
 
-    /// What was kept of a machine only to settle it may go. Nothing depends on it.
+    /// Deletes what was kept of a machine only to settle it. A failure does no harm.
     async fn release(&self, memory: &JobMemory, settled: &Settled) {
         let plan = memory.attempts.get(&settled.attempt).and_then(|attempt| attempt.plan.as_ref());
         let (Some(plan), Some(id)) = (plan, &settled.instance) else { return };

@@ -1,7 +1,9 @@
-//! What one controller remembers of an attempt: its records, and what it has watched, by its steady clock.
+//! One controller's memory of an attempt: its records, and its own observations by the steady
+//! clock.
 //!
-//! Each look at the heartbeat, at its news and at the cloud is noted here, and a launch with its answer; `facts` is what a decision
-//! is made of. Gone with the controller, and then seen anew. What must never live here: a conclusion (`policy`).
+//! Each look at heartbeat, news and cloud is noted here, and each launch with its answer. `facts`
+//! gives the input of a decision. A new controller observes everything anew. Conclusions belong to
+//! `policy`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,26 +19,26 @@ use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
 use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal, Watched};
 
-/// Records are written once, so what was read is never read again.
+/// Records are written once, so each is read once.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptMemory {
-    /// Not whole once the agent was heard ([`JobMemory::lighten`]).
+    /// Incomplete after the agent's first heartbeat ([`JobMemory::lighten`]).
     pub plan: Option<Arc<Plan>>,
     pub lease: Option<Lease>,
     pub outcome: Option<Outcome>,
     pub settled: Option<Arc<Settled>>,
-    /// When it was first known here to be.
+    /// When this controller first saw it settled.
     pub settled_since: Option<Duration>,
-    /// The heartbeat that was read last.
+    /// The last heartbeat that was read.
     pub status: Option<Status>,
-    /// What its journal said when its machine was gone, and of how many pieces.
+    /// The journal when its machine was gone, and its number of pieces.
     pub journal: Option<(usize, Journal)>,
     pub watched: Watched,
-    /// Whether what is refused now was never launched.
+    /// Whether a launch that is refused now has certainly made no machine.
     pub certainty: Certainty,
-    /// Why its machine is ended stands in the job directory.
+    /// The job directory says why its machine is ended.
     pub ending_recorded: bool,
-    /// The heartbeat when it last changed, by the store's clock: the record itself, and what the news say of it.
+    /// The heartbeat's last change by the store's clock: from the record itself, and from the news.
     beat: Option<Timestamp>,
     beat_in_news: Option<Timestamp>,
     looked_at: Option<Duration>,
@@ -44,49 +46,48 @@ pub struct AttemptMemory {
     outcome_since: Option<Duration>,
     /// The last launch that may have made the machine.
     asked_at: Option<Duration>,
-    /// The first launch, or start, that was answered with a machine.
+    /// The first launch or start that was answered with a machine.
     starts_at: Option<Duration>,
     refused_at: Option<Duration>,
     missing_since: Option<Duration>,
-    /// The first answer in which the machine billed no more.
+    /// The first answer that showed it no longer billing.
     dark_since: Option<Duration>,
-    /// The last in which it did.
+    /// The last answer that showed it billing.
     billed_at: Option<Duration>,
     pub guarding: Guarding,
     pub host: HostSeen,
 }
 
-/// The longest that one pause between two looks may add to a silence. A laptop that slept for a night has not listened for
-/// a night; longer, and it would end healthy machines on waking. Shorter than a tick would never add anything up.
+/// The most that one pause between two looks adds to a silence. More would end healthy machines
+/// when a laptop wakes. Less than a tick would add up nothing.
 const GAP_MAX: Duration = Duration::from_secs(60);
 
-/// The heartbeat and its news are two objects, written one after the other over a line that may be slow; news come once a minute, and
-/// beats four times.
+/// The heartbeat and its news are two objects, written one after the other over a slow line. News
+/// come once a minute, heartbeats four times.
 const TOLD_WITHIN: Duration = Duration::from_secs(90);
 
 impl AttemptMemory {
-    /// Takes note of a plan that this controller has made: nobody has launched it before.
+    /// Notes a plan that this controller has made: no controller has launched it before.
     pub fn planned(&mut self, plan: impl Into<Arc<Plan>>, now: Duration) {
         self.plan = Some(plan.into());
         self.certainty.planned(now);
     }
 
-    /// Takes note of a launch that made the machine, or may have: until then nobody can have missed it, and its agent
-    /// had nothing to say.
+    /// Notes a launch that made the machine, or may have. Silence and absence count from now.
     pub fn asked(&mut self, now: Duration) {
         (self.asked_at, self.missing_since) = (Some(now), None);
         (self.watched.asked_for, self.watched.missing_for) = (Some(Duration::ZERO), Duration::ZERO);
         (self.watched.silent_for, self.watched.refusals) = (Duration::ZERO, 0);
     }
 
-    /// Takes note of the machine that a launch, or a start, has answered with: what was refused before is not so any more.
+    /// Notes the machine that a launch or start returned. It cancels an earlier refusal.
     pub fn launched(&mut self, instance: String, now: Duration) {
         (self.watched.launched, self.watched.refused, self.refused_at) = (Some(instance), None, None);
         self.starts_at = self.starts_at.or(Some(now));
         self.asked(now);
     }
 
-    /// Takes note of a refused launch.
+    /// Notes a refused launch.
     pub fn refused(&mut self, refusal: Option<Refusal>, why: String, now: Duration) {
         self.watched.refused = Some((refusal, why));
         (self.refused_at, self.watched.refused_for) = (Some(now), Duration::ZERO);
@@ -94,12 +95,12 @@ impl AttemptMemory {
         self.watched.refusals = self.watched.refusals.saturating_add(1);
     }
 
-    /// Whether all of its records have been read that can ever come.
+    /// Whether all its records have been read.
     pub fn is_settled(&self) -> bool {
         self.plan.is_some() && self.settled.is_some()
     }
 
-    /// What a decision is made of.
+    /// The input of a decision.
     pub fn facts(&self, plan: Arc<Plan>, journal: Journal) -> AttemptFacts {
         AttemptFacts {
             plan,
@@ -112,9 +113,9 @@ impl AttemptMemory {
         }
     }
 
-    /// Takes note of a look at the heartbeat.
+    /// Notes a look at the heartbeat.
     pub fn heard(&mut self, beat: Option<Timestamp>, now: Duration) {
-        // Read in its turn, of a job that rests on its news: they have told of this beat already.
+        // A resting job is read in its turn: its news may have told of this heartbeat already.
         let told = self.beat_in_news.zip(beat).is_some_and(|(told, beat)| elapsed(told, beat) <= TOLD_WITHIN);
         let is_new = beat != self.beat && !told;
         self.watched.beats_for = self.beats.heard(beat != self.beat, now);
@@ -124,7 +125,7 @@ impl AttemptMemory {
         self.listened(is_new, now);
     }
 
-    /// Takes note of what the news say of the heartbeat.
+    /// Notes the heartbeat that the news report.
     pub fn heard_in_news(&mut self, beat: Option<Timestamp>, now: Duration) {
         let is_new = beat != self.beat_in_news;
         self.watched.beats_on |= is_new && self.beat_in_news.is_some();
@@ -138,10 +139,9 @@ impl AttemptMemory {
         self.looked_at = Some(now);
         self.watched.silent_for = if is_new { Duration::ZERO } else { self.watched.silent_for + gap };
         if is_new {
-            // What beats is there, whatever the cloud's list says.
+            // A machine with a heartbeat exists, even if the cloud's list lacks it.
             self.missing_since = self.missing_since.map(|_| now);
-            // What was seen after the beat before says nothing of what came after this one (seed 6001023 of 24 h: a machine that
-            // was offline was looked at for 25 minutes, and its last word came while the laptop slept).
+            // Observations after the earlier heartbeat say nothing about the time after this one.
             (self.watched.billed_after_beat, self.watched.host_fails_for, self.host) = (Duration::ZERO, Duration::ZERO, HostSeen::default());
         }
         self.watched.guard_waits = self.guarding.waits(now);
@@ -151,19 +151,20 @@ impl AttemptMemory {
         }
     }
 
-    /// Takes note of an answer of the cloud.
+    /// Notes an answer of the cloud.
     pub fn shown(&mut self, view: Option<&InstanceView>, now: Duration) {
         let there = view.is_some();
         self.certainty.looked(now);
         if let Some(view) = view {
-            // One that another has launched just now was not there to be heard before (seeds 18000083 and 18000109 of 24 h: its plan
-            // was half an hour old, in an EC2 that was throttled). So too where we have asked, and nobody has answered: that may have done
-            // nothing, and another have launched it minutes later; and to a kept machine that another has started.
+            // Another controller has just launched it, so its silence starts now. So too after our
+            // own launch without an answer, which may have done nothing. So too for a kept machine
+            // that another controller has started.
             let ours = self.watched.launched.is_some();
             if self.watched.launched_at != Some(view.launched) && !ours && self.beat.is_none() && view.state.bills() {
                 self.watched.silent_for = Duration::ZERO;
             }
-            // Another has launched it since the refusal (seeds 37008093 and 37025714 of 24 h). A kept machine is shown before its start too.
+            // Another controller has launched it since the refusal. A kept machine is shown before
+            // its start too.
             if self.plan.as_ref().is_none_or(|plan| plan.starts.is_none()) {
                 (self.watched.shown, self.watched.refused, self.refused_at) = (Some(view.id.clone()), None, None);
             }
@@ -239,14 +240,14 @@ mod tests {
         memory.heard(None, secs(1590));
         memory.shown(Some(&running), secs(1590));
         assert!(memory.watched.silent_for >= secs(30), "from then on it counts");
-        // Whoever has launched it counts from that, however late it is shown.
+        // The launching controller counts from its launch, however late the machine is shown.
         let mut launcher = AttemptMemory::default();
         launcher.launched("i-1".into(), Duration::ZERO);
         launcher.heard(None, secs(1));
         launcher.heard(None, secs(41));
         launcher.shown(Some(&running), secs(42));
         assert_eq!(launcher.watched.silent_for, secs(40));
-        // Whoever has asked and heard nothing may not have launched it (seed 18000083 of 24 h, by other dice).
+        // Without an answer, another controller may have launched it (seed 18000083 of 24 h).
         let mut unanswered = AttemptMemory::default();
         unanswered.asked(Duration::ZERO);
         unanswered.heard(None, secs(1));
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(memory.watched.missing_for, Duration::ZERO);
     }
 
-    /// Seed 672 of the false world: the cloud was throttled for five minutes, and then a launch came through.
+    /// Seed 672: the cloud was throttled for five minutes, and then a launch came through.
     #[test]
     fn what_was_not_asked_for_yet_is_not_missing() {
         let mut memory = AttemptMemory::default();
@@ -281,8 +282,8 @@ mod tests {
         assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(30), Some(secs(31))));
     }
 
-    /// Seed 6001023 of 24 h: a machine was offline for half an hour while the cloud showed it, and the laptop slept over its last
-    /// word and its end. It was billed 25 minutes beyond them.
+    /// Seed 6001023 of 24 h: a machine was offline for half an hour while the cloud showed it. The
+    /// laptop slept over its last heartbeat and its end, and its bill was 25 minutes too long.
     #[test]
     fn what_was_seen_after_an_older_beat_says_nothing_of_the_last() {
         let mut memory = AttemptMemory::default();
@@ -298,7 +299,8 @@ mod tests {
         assert_eq!(memory.watched.billed_after_beat, Duration::ZERO);
     }
 
-    /// Of thousands of jobs each is read in its turn, an hour after it fell silent: its news have told of that beat long ago.
+    /// Each of thousands of jobs is read in its turn, an hour after its last heartbeat. The news
+    /// have told of that heartbeat long ago.
     #[test]
     fn a_beat_that_the_news_have_told_of_is_not_new_when_it_is_read() {
         let mut memory = AttemptMemory::default();
@@ -313,7 +315,7 @@ mod tests {
         memory.shown(Some(&view(InstanceState::Running)), secs(2400));
         memory.heard(beat(601), secs(2401));
         assert_eq!((memory.watched.silent_for, memory.watched.billed_after_beat), (secs(1801), secs(1800)));
-        // And a listing that shows nothing new hides nothing of one that lives.
+        // A listing without news must not hide that a machine has a heartbeat.
         memory.heard(beat(2390), secs(2402));
         assert_eq!((memory.watched.silent_for, memory.watched.billed_after_beat), (Duration::ZERO, Duration::ZERO));
     }
@@ -329,7 +331,8 @@ mod tests {
         assert_eq!((&memory.watched.refused, memory.watched.refused_for), (&None, Duration::ZERO));
     }
 
-    /// Seeds 37008093 and 37025714 of 24 h: another controller was given what was refused here, and its machine was in no receipt.
+    /// Seeds 37008093 and 37025714 of 24 h: another controller's launch succeeded after a refusal
+    /// here, and its machine was missing from the receipt.
     #[test]
     fn a_machine_that_is_shown_is_refused_no_more_whoever_launched_it() {
         let mut memory = AttemptMemory::default();
@@ -340,7 +343,8 @@ mod tests {
         assert_eq!((refused, shown.as_deref(), lit_for), (None, Some("i"), Some(Duration::from_secs(3540))));
     }
 
-    /// Its end has another date than the one when it began to stand; and what stood before its last start is no end of this one.
+    /// The end of billing keeps the stop's date. A stop before the last start is not the end of
+    /// this one.
     #[test]
     fn since_when_it_stood_is_kept_until_it_is_started_again() {
         let (secs, at) = (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));

@@ -1,7 +1,7 @@
-//! What the clouds said in one tick, place by place.
+//! The clouds' answers in one tick, by place.
 //!
-//! A region that does not answer is unknown to the jobs that are there, and says nothing of the others. A place that was not
-//! asked is unknown too: nothing is ever gone because nobody looked.
+//! If a region does not answer, its jobs see it as unknown; other regions are unaffected. A place
+//! that was not asked is unknown too. A machine is gone only if the cloud says so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::policy::lifecycle::continuation::is_kept_for;
 use crate::policy::lifecycle::reconcile::CloudAnswer;
 use crate::ports::{CloudError, NoCredentials, chain};
 
-/// What one call can describe.
+/// A cloud and a region: one call describes it.
 pub type Place = (Cloud, Region);
 
 /// The answers of one tick. Cheap to clone: each job of a daemon gets one.
@@ -25,16 +25,16 @@ pub struct Answers {
     asked: Option<Duration>,
 }
 
-/// Of one place: the machines by their jobs, since with ten thousand of them each job looks for its own; or why not.
+/// One place's machines by their jobs, for fast lookup among ten thousand; or the error.
 #[derive(Debug)]
 enum Answer {
     Known(BTreeMap<JobId, Vec<InstanceView>>),
     Unknown(String),
-    /// Unknown too, until a person does something about it.
+    /// Unknown too, until a person grants the permission.
     Denied(String),
 }
 
-/// What a cloud said of a place.
+/// A cloud's answer for a place.
 pub type Described = Result<Vec<InstanceView>, CloudError>;
 
 impl FromIterator<(Place, Described)> for Answers {
@@ -73,7 +73,7 @@ impl Answers {
         self.places.get(&(plan.offer.cloud, plan.offer.region.clone()))
     }
 
-    /// The machines of the job of a plan in its place, when the cloud told.
+    /// The machines of a plan's job in its place, if the cloud answered.
     pub fn known<'a>(&'a self, plan: &'a Plan) -> Option<Vec<&'a InstanceView>> {
         match self.at(plan)? {
             Answer::Known(jobs) => Some(of_plan(jobs, plan).collect()),
@@ -81,7 +81,7 @@ impl Answers {
         }
     }
 
-    /// Why we may not look at the place of a plan.
+    /// Why the cloud denies access to a plan's place.
     pub fn denied(&self, plan: &Plan) -> Option<&str> {
         match self.at(plan)? {
             Answer::Denied(why) => Some(why),
@@ -89,8 +89,8 @@ impl Answers {
         }
     }
 
-    /// The answer for one job, from its plans and whether each is settled: unknown as long as the place of the open one is.
-    /// Only its own machines are in it: with ten thousand others, every job would carry them all.
+    /// The answer for one job, from its plans and whether each is settled. Unknown while the open
+    /// plan's place is unknown. It holds only the job's own machines, to save memory.
     pub fn of_job<'a>(&self, plans: impl Iterator<Item = (&'a Plan, bool)>) -> CloudAnswer {
         let mut views: Vec<InstanceView> = Vec::new();
         for (plan, settled) in plans {
@@ -111,8 +111,8 @@ impl Answers {
     }
 }
 
-/// A kept machine carries the name of a job before until it is started: the last one's, or an earlier one's, where the last could not
-/// start it.
+/// Until its start a kept machine carries an earlier job's name: the last job's, or an older one if
+/// the last could not start it.
 fn of_plan<'a>(jobs: &'a BTreeMap<JobId, Vec<InstanceView>>, plan: &'a Plan) -> impl Iterator<Item = &'a InstanceView> {
     let others = plan.starts.iter().flat_map(|_| jobs.iter()).filter(|(job, _)| **job != plan.job).flat_map(|(_, views)| views);
     let kept = others.filter(|view| is_kept_for(plan, view));

@@ -1,4 +1,4 @@
-//! One tick of a daemon over all jobs of a root: which of them are read, and which rest on what is known of them.
+//! One tick of a daemon over all jobs of a root: which jobs to read, and which rest.
 //!
 //! ```text
 //!   news/, one listing ─┬─ new, unread or not at rest ───────────────────────> read and driven (drive.rs)
@@ -6,9 +6,9 @@
 //!                                                                 └─ else ────────> read and driven
 //!                         a few of those that rest, in turn ─────────────────> read all the same
 //! ```
-//! So calls grow with pages of names, and with what happens, not with machines. Nothing is ever done on what is known: who
-//! acts has read first, so that a listing which is late or incomplete delays a step and causes none. A root with few open
-//! jobs, and one that is a folder, is read whole at each tick. What must never live here: what is done about a job.
+//! Calls grow with pages of names and with changes, not with machines. The controller always reads
+//! a job before it acts, so a late listing only delays a step. In a folder, or with few open jobs,
+//! every job is read at each tick. `act` does the work on a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,42 +27,43 @@ use crate::policy::lifecycle::reconcile::{Act, CloudAnswer, Facts, is_elsewhere,
 use crate::ports::StoreError;
 use crate::ports::chain;
 
-/// Jobs at rest that are read in a tick all the same, in turn. It makes news no more than a saving: with so many open jobs or
-/// fewer, each is read at every tick; of ten thousand, each every three hours, should its news ever be lost. More is money:
+/// Resting jobs that are read in each tick, in turn, in case news are lost. Up to this many open
+/// jobs, each is read at every tick; of ten thousand, each every three hours. More costs money:
 /// seven reads each.
 const UNASKED: usize = 16;
 
-/// Between two listings of the names of all jobs, where news tell of the open ones. It finds what has no news: jobs that an
-/// older `lamp` submitted, and one whose submission was cut between two writes. Sooner, and ten thousand finished jobs cost ten
-/// calls each time.
+/// Between two listings of all job names. It finds jobs without news: an older `lamp` wrote them,
+/// or their submission was cut off. More often costs ten calls each time for ten thousand finished
+/// jobs.
 const NAMES_AGAIN: Duration = Duration::from_secs(5 * 60);
 
-/// Jobs that are looked at for the first time, at once: a daemon that starts reads one record of each finished job.
+/// First looks at jobs in flight: a starting daemon reads one record of each finished job.
 const FIRST_LOOKS_IN_FLIGHT: usize = 16;
 
-/// Jobs that are read and driven at once, where there are many: a daemon that starts knows nothing and reads all, seven answers
-/// of a tenth of a second each. Fewer, and ten thousand take the better part of an hour; more, and the cloud throttles us where
-/// each of them is to get its alarm. A few jobs have their turns one after the other.
+/// Jobs read and driven at once. A starting daemon reads all: seven answers of a tenth of a second
+/// each. With fewer, ten thousand jobs take most of an hour. With more, the cloud throttles the
+/// calls for alarms. A few jobs run one after the other.
 const TICKS_IN_FLIGHT: usize = 32;
 
-/// What a daemon remembers of its job root.
+/// A daemon's memory of its job root.
 #[derive(Default)]
 pub(crate) struct Root {
     memories: BTreeMap<JobId, Box<JobMemory>>,
-    /// So that a thousand finished jobs cost nothing, and whether there is a receipt: else it is not ours to drive.
+    /// Finished jobs are read once. The value: whether there is a receipt. Other jobs are left
+    /// alone.
     finished: BTreeMap<JobId, bool>,
-    /// The receipts of those that kept something: somebody may end it elsewhere.
+    /// The receipts of jobs that kept something: another process may end it.
     pub kept: BTreeMap<JobId, Box<Receipt>>,
-    /// Jobs that only the names told of.
+    /// Jobs found only by the listing of names.
     unannounced: BTreeSet<JobId>,
     named_at: Option<Duration>,
-    /// The last of those that were read unasked.
+    /// The last resting job that was read in turn.
     turn: Option<JobId>,
-    /// Removing news is not allowed here; it is said once.
+    /// Deleting news is not allowed here; logged once.
     keeps_news: bool,
 }
 
-/// Jobs that are not finished.
+/// Counts of unfinished jobs.
 #[derive(Default)]
 pub(crate) struct Left {
     pub ours: usize,
@@ -70,19 +71,20 @@ pub(crate) struct Left {
 }
 
 impl Root {
-    /// Whether anything of a job went wrong when it was last looked at.
+    /// Whether the last look at any job met trouble.
     pub fn has_trouble(&self) -> bool {
         self.memories.values().any(|memory| memory.trouble.is_some())
     }
 
-    /// Whether a machine is that of an attempt under way which is driven here, and so is judged at every tick.
+    /// Whether this daemon judges the machine at every tick, as that attempt is open and driven
+    /// here.
     pub fn drives(&self, view: &InstanceView) -> bool {
         let attempt = self.memories.get(&view.tags.job).and_then(|memory| memory.attempts.get(&view.tags.attempt));
         let under_way = attempt.filter(|attempt| attempt.settled.is_none()).and_then(|attempt| attempt.plan.as_ref());
         under_way.is_some_and(|plan| view.client_token.as_ref() == Some(&plan.client_token))
     }
 
-    /// Takes note of a job that is over.
+    /// Notes a job that is over.
     fn finish(&mut self, job: JobId, receipt: Box<Receipt>) {
         if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
             self.kept.insert(job.clone(), receipt);
@@ -90,7 +92,7 @@ impl Root {
         self.finished.insert(job, true);
     }
 
-    /// Those that rest and are read all the same in this tick.
+    /// The resting jobs to read in this tick.
     fn unasked(&mut self, open: &BTreeSet<JobId>, news: &BTreeMap<JobId, JobNews>) -> BTreeSet<JobId> {
         let rests = |job: &&JobId| self.memories.get(*job).is_some_and(|memory| memory.read_at_news == Some(version(news, job)));
         let resting: Vec<&JobId> = open.iter().filter(rests).collect();
@@ -106,7 +108,7 @@ fn version(news: &BTreeMap<JobId, JobNews>, job: &JobId) -> u64 {
 }
 
 impl Controller {
-    /// One tick for every job that is not finished. `alive` is called for each.
+    /// One tick for every unfinished job. Calls `alive` for each.
     pub(crate) async fn round(&self, only: &[JobId], root: &mut Root, alive: &mut impl FnMut()) -> Result<Left, StoreError> {
         let by_news = only.is_empty() && jobdir::has_news(self.store.as_ref());
         let news = if by_news { jobdir::news(self.store.as_ref()).await? } else { BTreeMap::new() };
@@ -126,11 +128,12 @@ impl Controller {
             while ticks.len() < at_once
                 && let Some(job) = open.next()
             {
-                // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
+                // A slow store takes its time for each of a hundred jobs, and the loop must still
+                // report.
                 alive();
                 let mut memory = root.memories.remove(&job).unwrap_or_default();
                 let version = version(&news, &job);
-                // Somebody waits for the end of one that was asked to stop.
+                // A user waits for a job that was asked to stop.
                 let rests = by_news && memory.read_at_news == Some(version) && !unasked.contains(&job) && memory.wished_at.is_none();
                 match if rests { self.rest(&mut memory, news.get(&job), &answers) } else { None } {
                     Some(ticked) => count(job, memory, Ok(ticked), version, root, &mut left),
@@ -149,13 +152,13 @@ impl Controller {
         *troubled = is_there.then(|| troubled.unwrap_or_else(|| self.clock.mono()));
     }
 
-    /// For how long now no round of [`Controller::drive_all`] went well: the job root did not answer, or did not allow it.
+    /// How long no round of [`Controller::drive_all`] has succeeded: the job root failed or denied.
     pub fn troubled_for(&self) -> Duration {
         let troubled = self.troubled.lock().expect("nobody panics while holding it: it is only set");
         troubled.map_or(Duration::ZERO, |since| self.clock.mono().saturating_sub(since))
     }
 
-    /// One job is read and driven.
+    /// Reads and drives one job.
     async fn turn(
         &self,
         job: JobId,
@@ -168,7 +171,7 @@ impl Controller {
         (job, memory, version, ticked)
     }
 
-    /// The jobs that may have something to be done.
+    /// The jobs that may need an act.
     async fn open_jobs(
         &self,
         only: &[JobId],
@@ -195,7 +198,7 @@ impl Controller {
         Ok(known.filter(|job| !root.finished.contains_key(job)).cloned().collect())
     }
 
-    /// Finds the finished ones among jobs that were never looked at, many at once; whatever else they are, a tick finds out.
+    /// Finds finished jobs among those never looked at, many at once.
     async fn pass_over_finished(&self, root: &mut Root, alive: &mut impl FnMut()) {
         let unseen: Vec<JobDir> =
             root.unannounced.iter().filter(|job| !root.memories.contains_key(job)).map(|job| JobDir::new(self.store.clone(), job.clone())).collect();
@@ -209,7 +212,7 @@ impl Controller {
         root.unannounced.retain(|job| !root.finished.contains_key(job));
     }
 
-    /// Removes the news of jobs that are over, those that came after the end too.
+    /// Deletes the news of finished jobs, late ones too.
     async fn clear_finished(&self, root: &mut Root, news: &BTreeMap<JobId, JobNews>) {
         let over = news.keys().filter(|job| root.finished.get(job) == Some(&true)).take(if root.keeps_news { 0 } else { UNASKED });
         for job in over {
@@ -224,7 +227,7 @@ impl Controller {
         }
     }
 
-    /// What a tick comes to if the records are as they were; `None`: there is something to be done, so they are read first.
+    /// The result of a tick if the records have not changed; `None`: the job needs a read first.
     fn rest(&self, memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers) -> Option<Ticked> {
         if self.market_is_due(memory) {
             return None;
@@ -258,7 +261,7 @@ async fn receipt_of(dir: JobDir) -> (JobId, Option<Receipt>) {
     (dir.job().clone(), dir.receipt().await.ok().flatten())
 }
 
-/// Takes note of what a tick of one job came to.
+/// Notes the result of one job's tick.
 fn count(job: JobId, mut memory: Box<JobMemory>, ticked: Result<Ticked, DriveError>, version: u64, root: &mut Root, left: &mut Left) {
     match ticked {
         Ok(Ticked::Active) => {
@@ -274,13 +277,13 @@ fn count(job: JobId, mut memory: Box<JobMemory>, ticked: Result<Ticked, DriveErr
         }
         Ok(Ticked::Final(receipt)) => root.finish(job.clone(), receipt),
         Ok(Ticked::Unknown(error)) => {
-            // Said once, not every two seconds of an outage.
+            // Logged once, not every two seconds of an outage.
             if memory.trouble.replace(error.to_string()) != Some(error.to_string()) {
                 warn!(%job, "trying again: {error}");
             }
             left.ours += 1;
         }
-        // A folder without a spec: being submitted, or never was.
+        // A folder without a spec: being submitted, or its submission was cut off.
         Err(DriveError::NoJob { .. }) => return,
         Err(DriveError::Alone { .. }) => drop(root.finished.insert(job.clone(), false)),
         Err(error) => {

@@ -28,92 +28,91 @@ use crate::market::{self, Zone};
 use crate::policy::lifecycle::reconcile::{Act, Facts, is_elsewhere, reconcile};
 use crate::ports::{Clock, Cloud, CloudError, Notifier, Store};
 
-/// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
+/// Drives jobs of one job root. Use one per loop; its parts are cheap to clone.
 pub struct Controller {
     pub(super) store: Arc<dyn Store>,
     pub(super) clouds: BTreeMap<market::Cloud, Arc<dyn Cloud>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) owner: String,
-    /// For people: who wrote a plan.
+    /// For people: the author of a plan.
     pub(super) name: String,
     /// This workstation as a zone of the local cloud.
     pub(super) here: Zone,
     pub(super) notifier: Option<Arc<dyn Notifier>>,
     /// Brings the agent to a machine; `None`: the machine has it already.
     pub(super) shipper: Option<Shipper>,
-    /// What all jobs together may cost, and what is known of those that have ended.
+    /// The caps over all jobs, and the costs of ended jobs.
     pub(super) caps: Arc<CapsInForce>,
     pub(super) ledger: Arc<Ledger>,
-    /// Those of the other job roots that this process drives: one user's caps count them all.
+    /// The ledgers of this process's other job roots: one user's caps count them all.
     pub(super) beside: Vec<Arc<Ledger>>,
-    /// Of jobs that are driven at once, one is planned and launched at a time: a cap counts what was launched before, and a zone
-    /// that just had nothing is not asked again.
+    /// Jobs plan and launch one at a time: a cap counts earlier launches, and a full zone is not
+    /// asked twice.
     pub(super) launching: Launching,
-    /// Tellings that are still under way.
+    /// Notifications in progress.
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
-    /// When this workstation's clock was last seen to be right.
+    /// When this workstation's clock was last found right.
     pub(super) clock_right: Mutex<Option<SeenRight>>,
     pub(super) sweeper: Mutex<SweeperSeen>,
-    /// Since when no round went well, by the steady clock.
+    /// Since when no round has succeeded, by the steady clock.
     pub(super) troubled: Mutex<Option<Duration>>,
 }
 
-/// Why a job is driven no further by this controller.
+/// Why this controller stops driving a job.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     #[error("job `{job}` is not in this job root")]
     NoJob { job: JobId },
-    /// Written by a newer version: neither read nor touched.
+    /// Written by a newer version: neither read nor changed.
     #[error("job `{job}` cannot be driven by this version")]
     Newer {
         job: JobId,
         #[source]
         cause: RecordError,
     },
-    /// Its agent does everything itself; a machine for it would run the same command a second time.
+    /// Its agent does everything itself; a machine for it would run the same command twice.
     #[error("`{job}` is a run of the agent alone: no controller drives it")]
     Alone { job: JobId },
 }
 
-/// What a tick came to.
+/// The result of a tick.
 #[derive(Debug)]
 pub enum Ticked {
-    /// The receipt is there; nothing is left to do.
+    /// The receipt is written.
     Final(Box<Receipt>),
-    /// Look again after the usual time, or at this moment of the steady clock if that is sooner.
+    /// Look again after the usual time, or earlier at this moment of the steady clock.
     Active,
-    /// Another controller's, for this reason: it is watched, and nothing of it is launched or ended from here.
+    /// Another controller's job, for this reason: only watched.
     Elsewhere(String),
-    /// The store or the cloud did not answer: nothing is known and nothing was done.
+    /// The store or the cloud gave no answer: the state is unknown, and no act was done.
     Unknown(ActError),
 }
 
-/// Between two looks at a job that somebody waits for. Shorter only reads the same records more often; longer is felt at
-/// the end of every attempt.
+/// Between two looks at a job that a user waits for. Less reads the same records more often; more
+/// delays the end of every attempt.
 const TICK_ATTACHED: Duration = Duration::from_millis(500);
 
-/// The same where the job root is a bucket, which takes money for each look: eight reads are a third of a cent an hour at
-/// this pace. Longer is felt at the end of the job.
+/// The same for a bucket, where looks cost money: a third of a cent an hour for eight reads at this
+/// pace. More delays the end of the job.
 const TICK_ATTACHED_AWAY: Duration = Duration::from_secs(5);
 
-/// Between two looks of the daemon while a job is under way and the job root is a folder: a relaunch may wait for two
-/// seconds.
+/// Between two looks of a daemon at a folder with open jobs: a relaunch may wait two seconds.
 const TICK_BUSY_HOME: Duration = Duration::from_secs(2);
 
-/// Between two looks of the daemon otherwise. More often is requests to the bucket that find nothing new; less often, and a
-/// wish or a new job waits longer.
+/// Between two looks of a daemon otherwise. Less only adds requests; more delays wishes and new
+/// jobs.
 const TICK_REST: Duration = Duration::from_secs(15);
 
-/// The same where the job root is a folder: a listing of a thousand jobs costs a millisecond there and no money, and a job
-/// that was left to the daemon begins sooner. Every two seconds would be two CPU seconds an hour, for nothing.
+/// The same for a folder: listing a thousand jobs takes a millisecond and no money, and a new job
+/// begins sooner. Two seconds would cost two CPU seconds an hour.
 const TICK_REST_HOME: Duration = Duration::from_secs(5);
 
-/// Acts in one tick before the facts of another job have a turn. A whole life without waiting is eight; each place that has
-/// none takes two more, and `relaunch` asks twelve in a row before it pauses.
+/// Acts in one tick before the next job's turn. A job needs eight without waiting, and two more for
+/// each place without capacity. `relaunch` tries twelve in a row before it pauses.
 const ACTS_MAX: u32 = 32;
 
 impl Controller {
-    /// `clouds`: those that this controller can drive, each by the word that offers name it with.
+    /// `clouds`: those that this controller can drive, by the word in offers.
     pub fn new(
         store: Arc<dyn Store>,
         clouds: BTreeMap<market::Cloud, Arc<dyn Cloud>>,
@@ -157,7 +156,7 @@ impl Controller {
         self.clouds.get(&which).ok_or(CloudError::Unsupported { cloud: which.word(), act: "be driven by this program" })
     }
 
-    /// Tells somebody what a person should know.
+    /// Sends notifications to the user.
     #[must_use]
     pub fn notifying(mut self, notifier: Arc<dyn Notifier>) -> Self {
         self.notifier = Some(notifier);
@@ -171,7 +170,8 @@ impl Controller {
         self
     }
 
-    /// Drives one job until its receipt is written, through every failure of the store and the cloud.
+    /// Drives one job until its receipt is written, through every failure of the store and the
+    /// cloud.
     ///
     /// # Errors
     /// When there is no such job, or a newer version wrote it.
@@ -179,7 +179,7 @@ impl Controller {
         self.drive_on(job, JobMemory::default()).await
     }
 
-    /// As [`Controller::drive`], with what this process knows of the job already.
+    /// As [`Controller::drive`], with this process's memory of the job.
     ///
     /// # Errors
     /// As [`Controller::drive`].
@@ -212,10 +212,11 @@ impl Controller {
         }
     }
 
-    /// Drives every job of the job root; returns only when `jobs` is not empty and all of them are done. Schedules are run,
-    /// and machines that no job needs are swept, only by who drives all.
+    /// Drives every job of the job root; returns only when `jobs` is not empty and all are done.
+    /// Without `jobs` it also runs schedules and sweeps.
     ///
-    /// `alive` is called for each job in turn and once a tick, also in an outage, with the number of jobs under way.
+    /// `alive` is called for each job and once a tick, also in an outage, with the number of open
+    /// jobs.
     pub async fn drive_all(&self, jobs: &[JobId], mut alive: impl FnMut(usize)) {
         let mut root = Root::default();
         let (mut failures, mut under_way) = (0, 0);
@@ -242,13 +243,13 @@ impl Controller {
                     pause
                 }
             };
-            // Also in an outage: the loop lives.
+            // Also in an outage: the loop still runs.
             alive(under_way);
             self.clock.sleep(pause).await;
         }
     }
 
-    /// One tick, without what a loop would remember.
+    /// One tick, without a loop's memory.
     ///
     /// # Errors
     /// When there is no such job, or a newer version wrote it.
@@ -256,7 +257,7 @@ impl Controller {
         let mut memory = JobMemory::default();
         let mut ticked = self.tick(job, &mut memory, Answers::default()).await;
         if matches!(ticked, Ok(Ticked::Active)) {
-            // Now it is known where its machines are.
+            // Now the places of its machines are known.
             let answers = self.describe(memory.places()).await;
             ticked = self.tick(job, &mut memory, answers).await;
         }
@@ -264,7 +265,7 @@ impl Controller {
         ticked
     }
 
-    /// What the clouds say of our machines in these places, asked all at once.
+    /// The clouds' answers about our machines in these places, asked all at once.
     pub async fn describe(&self, places: BTreeSet<Place>) -> Answers {
         let now = self.clock.mono();
         let asked = places.into_iter().map(|(cloud, region)| async move {
@@ -277,7 +278,7 @@ impl Controller {
         Answers::from_iter(join_all(asked).await).asked_at(now)
     }
 
-    /// Observes, decides and acts until there is nothing to do but wait.
+    /// Observes, decides and acts until the job only waits.
     ///
     /// # Errors
     /// When there is no such job, or a newer version wrote it.
@@ -293,7 +294,8 @@ impl Controller {
 
     async fn steps(&self, job: &JobId, memory: &mut JobMemory, mut answers: Answers) -> Result<Ticked, DriveError> {
         let mut acts = 0;
-        // A refusal that this process alone knows of is never left unsettled: whoever drives next would wait to be sure.
+        // Settles every refusal that only this process knows: another controller would wait to be
+        // sure.
         while acts < ACTS_MAX || memory.knows_a_refusal() {
             acts += 1;
             match self.step(job, memory, &answers).await {
@@ -357,8 +359,8 @@ impl Controller {
             here: self.here.as_str(),
             now: self.clock.now(),
         };
-        // Whose job it is, its newest plan says: whoever created that has won, for this attempt and those that follow. Before the
-        // first one its spec does.
+        // The creator of the newest plan drives the job; before the first plan, the owner in the
+        // spec.
         let elsewhere = is_elsewhere(&spec, &observed.attempts, &self.owner, self.here.as_str());
         let mut step = elsewhere.map_or(Step::Waiting, Step::Elsewhere);
         for act in reconcile(&facts) {
@@ -372,7 +374,7 @@ impl Controller {
             match done? {
                 Done::Changed => step = Step::Changed,
                 Done::Waiting => {}
-                // The record that counts is the one that is there, whoever wrote it.
+                // The record in the store counts, whichever controller wrote it.
                 Done::Recorded | Done::Final if !matches!(step, Step::Changed) => step = Step::Recorded,
                 Done::Recorded | Done::Final => {}
             }
@@ -387,7 +389,7 @@ impl Controller {
 enum Step {
     Alone,
     Changed,
-    /// Changed, in the records alone.
+    /// Only the records changed.
     Recorded,
     Waiting,
     /// Waiting, for another controller.

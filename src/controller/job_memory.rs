@@ -1,4 +1,5 @@
-//! What one controller remembers of a job: what it watched, and records that never change. Of one attempt: `attempt_memory`.
+//! One controller's memory of a job: its observations, and constant records. `attempt_memory` has
+//! the attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,77 +14,75 @@ use super::notify::throttle::Pace;
 use super::settle::leftovers::Leavings;
 use crate::job::{AttemptNo, EndedBecause, Request, ResolvedSpec, Wish};
 
-/// Of one job.
 #[derive(Clone, Debug, Default)]
 pub struct JobMemory {
     pub spec: Option<Arc<ResolvedSpec>>,
-    /// Boxed: a map makes room for eleven, and nearly every job has one.
+    /// Boxed: a map makes room for eleven, and most jobs have one.
     pub attempts: BTreeMap<AttemptNo, Box<AttemptMemory>>,
     pub requests: BTreeMap<u32, Request>,
-    /// When it was first read that somebody wants it to end, by the steady clock.
+    /// When a stop or cancel was first read, by the steady clock.
     pub wished_at: Option<Duration>,
     /// Why it is left to another controller.
     pub elsewhere: Option<String>,
-    /// What went wrong in the last tick, in the daemon.
+    /// The daemon's error in the last tick.
     pub trouble: Option<String>,
-    /// What stands in its way, as it was recorded last; and what this tick has met.
+    /// The recorded trouble; and the trouble of this tick.
     pub alert: Alert,
     pub trouble_met: Option<String>,
-    /// Regions that are passed over until somebody mends them, as they were told.
+    /// The unready regions that the user was told of.
     pub unready_told: BTreeSet<String>,
-    /// Quotas that are used up.
+    /// The exhausted quotas that the user was told of.
     pub quotas_told: BTreeSet<String>,
-    /// The names of what somebody was told.
+    /// The names of notifications sent.
     pub told: BTreeSet<String>,
-    /// Looks in a row at which its spec was gone.
+    /// Looks in a row that found no spec.
     pub looks_without: u32,
-    /// What it left in the cloud, once that was asked for and cleared.
+    /// The job's leftovers in the cloud, after the cleanup.
     pub leavings: Option<Leavings>,
     /// The next launch, while a cap holds it back.
     pub held_back: Option<HeldBack>,
-    /// Which market, `market = "auto"`.
+    /// The market's memory, for `market = "auto"`.
     pub market: Option<Box<MarketMemory>>,
     /// Calls that were throttled.
     pub pace: Option<Pace>,
-    /// Which of its news was there when all of its records were read, if there was nothing to do but wait.
+    /// The version of its news at the last full read, if the job then only waited.
     pub read_at_news: Option<u64>,
-    /// When the look began by which this tick decides, by the steady clock.
+    /// When this tick's look began, by the steady clock.
     pub looked: Option<Duration>,
-    /// When the clouds were asked for the machines by which it does.
+    /// When the clouds were asked for this tick's machines.
     pub described: Option<Duration>,
 }
 
 impl JobMemory {
-    /// Where its machines are or may be. Of a settled attempt too: a launch may have come through after all.
+    /// The places of its machines, settled ones too: a launch may still come through.
     pub fn places(&self) -> BTreeSet<Place> {
         let plans = self.attempts.values().filter_map(|attempt| attempt.plan.as_ref());
-        // Of hundreds of attempts there are few.
+        // There are few places even for hundreds of attempts.
         let places: BTreeSet<_> = plans.map(|plan| (plan.offer.cloud, &plan.offer.region)).collect();
         places.into_iter().map(|(cloud, region)| (cloud, region.clone())).collect()
     }
 
-    /// Whether a launch was refused that certainly made no machine, and no record says so yet.
+    /// Whether a refusal that certainly made no machine waits to be recorded.
     pub fn knows_a_refusal(&self) -> bool {
         self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.certainty.is_sure() && attempt.watched.refused.is_some())
     }
 
-    /// Whether its last launch was refused in a way that no other place or moment would mend.
+    /// Whether its last launch was refused in a way that another place or time does not change.
     pub fn was_refused_for_good(&self) -> bool {
         let last = self.attempts.values().next_back().and_then(|attempt| attempt.settled.as_ref());
         last.is_some_and(|settled| settled.because == EndedBecause::LaunchFailed && settled.refusal.is_none())
     }
 
-    /// Whether a machine of an attempt under way has answered to its launch.
+    /// Whether the launch of an open attempt returned a machine.
     pub fn was_launched(&self) -> bool {
         self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.watched.launched.is_some())
     }
 
-    /// What it knows of the markets.
     pub fn market(&mut self) -> &mut MarketMemory {
         self.market.get_or_insert_default()
     }
 
-    /// For how long it is known that somebody wants it to end.
+    /// How long this controller has known of a stop or cancel.
     pub fn wished_for(&mut self, now: Duration) -> Duration {
         if self.wished_at.is_none() && self.requests.values().any(|request| matches!(request.wish, Wish::Stop | Wish::Cancel)) {
             self.wished_at = Some(now);
@@ -91,8 +90,8 @@ impl JobMemory {
         self.wished_at.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Lets go of what only a launch needs, in plans whose agent was heard: they are never launched again, and the script of a
-    /// first boot, ten thousand times, is more than everything else that is remembered.
+    /// Frees the launch data of plans whose agent was heard: they are never launched again. The
+    /// first boot's script would use most of the memory.
     pub fn lighten(&mut self) {
         let heard = self.attempts.values_mut().filter(|attempt| attempt.lease.is_some());
         for plan in heard.filter_map(|attempt| attempt.plan.as_mut()) {

@@ -5,15 +5,15 @@
 //!   drive  ──> observe (records, the cloud's answer) ──> policy::lifecycle::reconcile ──> act ──> again, until the receipt
 //!   drive_all ─ the same for every job of the root, and what is scheduled becomes a job         the daemon
 //!   sweep  ──> machines that no job needs, every five minutes and for `lamp sweep`
-//!   visit     ─ the same from within the cloud, where nothing is remembered between two rounds
-//!   round     ─ of ten thousand jobs, those in which something is new are read, the others rest
+//!   visit     ─ the same in the cloud, without memory between two rounds
+//!   round     ─ reads the jobs with news, out of ten thousand; the others rest
 //!   clocks    ─ the job root's clock counts, where this one is wrong
 //!   bootstrap ─ what a new machine runs first: the dead-man's switch, then the agent
 //! ```
-//! Everything that matters is in the job directory and in the machines' tags: a controller may be killed at any moment and
-//! another one goes on, and two at once do no harm, because the plan is created only once and a launch is idempotent. What
-//! one controller keeps in memory is what it watched with its own eyes, and a cache of records that never change. What must
-//! never live here: an adapter, a decision.
+//! All state is in the job directory and in the machines' tags. A controller may be killed at any
+//! moment, and another one continues. Two at once do no harm: a plan is created once, and a launch
+//! is idempotent. Memory holds only a controller's own observations and a cache of constant
+//! records. Adapters and decisions belong elsewhere.
 
 mod act;
 mod attempt_memory;

@@ -14,7 +14,7 @@ use crate::jobdir::{JobDir, JobDirError, JobNews, What, layout, unless_damaged};
 use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal};
 use crate::ports::chain;
 
-/// What was read, without the cloud.
+/// The facts from the store, without the cloud.
 pub struct Observed {
     pub attempts: Vec<AttemptFacts>,
     pub requests: Vec<Request>,
@@ -24,16 +24,15 @@ pub struct Observed {
 /// Reads what may have changed since the last look; `now` is on the steady clock.
 ///
 /// # Errors
-/// When the store does not answer, or a record without which nothing can be decided is not understood: then nothing is
-/// known, and nothing is done.
+/// When the store does not answer, or cannot read a record that a decision needs.
 pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, now: Duration) -> Result<Observed, JobDirError> {
-    // What can be asked at once is: each answer of a bucket takes a tenth of a second.
+    // Parallel: each answer of a bucket takes a tenth of a second.
     let (numbers, requests) = tokio::try_join!(dir.attempts(), requests(dir, &mut memory.requests))?;
     for number in &numbers {
         memory.attempts.entry(*number).or_default();
     }
     let numbers: BTreeSet<AttemptNo> = numbers.into_iter().collect();
-    // Of a settled one nothing is asked any more; a job that waits for room has hundreds.
+    // Settled attempts are not read again: a job that waits for capacity has hundreds.
     let open = memory.attempts.iter_mut().filter(|(number, memory)| numbers.contains(number) && !memory.is_settled());
     let observed = open.map(|(number, memory)| observe_attempt(dir, *number, memory, answers, now));
     let mut journals: BTreeMap<AttemptNo, Journal> = try_join_all(observed).await?.into_iter().collect();
@@ -48,13 +47,13 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
         })
         .collect();
     let between = attempts.iter().all(|attempt| attempt.settled.is_some());
-    // Only a new plan asks for it, and the end of a disk that was to stay.
+    // Needed for a new plan, and for a machine that cannot be stopped.
     let is_asked_for = between || attempts.iter().any(|attempt| attempt.watched.unstoppable);
     let newest_checkpoint = if is_asked_for { dir.newest_checkpoint().await?.map(|manifest| manifest.number) } else { None };
     Ok(Observed { attempts, requests, newest_checkpoint })
 }
 
-/// The same without asking: what was read last, with the heartbeats that the news tell of.
+/// Without reading: the last records, with the heartbeats in the news.
 pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers, now: Duration) -> Observed {
     let wished_for = memory.wished_for(now);
     let known = memory.attempts.iter_mut().filter_map(|(number, memory)| {
@@ -73,12 +72,12 @@ pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers,
     Observed { attempts: known.collect(), requests: memory.requests.values().cloned().collect(), newest_checkpoint: None }
 }
 
-/// How long it has been known here to be settled.
+/// How long this controller has known that it is settled.
 fn settled_for(memory: &AttemptMemory, now: Duration) -> Duration {
     memory.settled_since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
 }
 
-/// One attempt, with its journal, where that says how it ended. Its plan may be being written.
+/// One attempt, with its journal if that says how it ended. Its plan may not be written yet.
 async fn observe_attempt(
     dir: &JobDir,
     number: AttemptNo,
@@ -115,7 +114,7 @@ async fn observe_attempt(
     Ok((number, journal))
 }
 
-/// A record that is read until it can be, and whether it is there all the same. It is said once.
+/// Reads a record again while it is damaged, and notes that it exists. Logged once.
 fn or_damaged<T>(read: Result<Option<T>, JobDirError>, damaged: &mut bool) -> Result<Option<T>, JobDirError> {
     let is_damage = read.as_ref().err().filter(|error| error.is_damage());
     if let Some(error) = is_damage
@@ -127,7 +126,7 @@ fn or_damaged<T>(read: Result<Option<T>, JobDirError>, damaged: &mut bool) -> Re
     unless_damaged(read)
 }
 
-/// What the journal says of checkpoints; it is read again only where there is more of it.
+/// The checkpoints in the journal; reads it again only if it has grown.
 async fn read_journal(dir: &JobDir, number: AttemptNo, known: &mut Option<(usize, Journal)>) -> Result<Journal, JobDirError> {
     let batches = dir.event_batches(number).await?;
     let pieces = batches.len();
@@ -149,7 +148,7 @@ async fn read_journal(dir: &JobDir, number: AttemptNo, known: &mut Option<(usize
     Ok(journal)
 }
 
-/// A record that never changes is read once; `None`: it is known already, or not there.
+/// Reads a constant record once; `None`: known already, or missing.
 async fn unless_known<K, T>(known: &Option<K>, read: impl Future<Output = Result<Option<T>, JobDirError>>) -> Result<Option<T>, JobDirError> {
     if known.is_some() { Ok(None) } else { read.await }
 }

@@ -1,14 +1,14 @@
-//! How long to wait after a failure, before the same is asked again.
+//! How long to wait after a failure before the next try.
 
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-/// The longest wait. A cloud that comes back is asked within a minute; sooner, and whoever throttles us goes on.
+/// The longest wait. A cloud that recovers is asked within a minute; less prolongs the throttling.
 const MAX: Duration = Duration::from_secs(60);
 
-/// From one second to a minute, doubling, and at each step somewhere in the upper half: by a hash of who asks for what, so that a
-/// thousand controllers whose cloud was away for a minute do not all come back in the same second, and a test knows when.
+/// Backoff from one second to a minute, doubling. A hash of `who` spreads it over the upper half of
+/// each step: a thousand controllers must not return in one second, and tests stay repeatable.
 pub(crate) fn backoff(who: &str, failures: u32) -> Duration {
     let step = Duration::from_secs(2 << failures.min(6)).min(MAX);
     let digest = Sha256::digest(format!("{who}\n{failures}"));

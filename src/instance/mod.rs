@@ -1,8 +1,8 @@
-//! The machine under the job: its state, its tags, the cloud's notices, and what is measured on it.
+//! The machine of a job: its state, its tags, the cloud's notices, and the measurements on it.
 //!
-//! Pure nouns. A [`Sample`] is what the sensors read at one moment; [`Rates`] come from two samples and are what
-//! policies see. A reading that could not be taken is [`Reading::Unknown`], never zero. What must never live here: how a
-//! number is read (that is `adapters`), what it means (that is `policy`).
+//! A [`Sample`] is one reading of all sensors. [`Rates`] come from two samples; policies see only
+//! rates. A failed reading is [`Reading::Unknown`], never zero. `adapters` read the numbers,
+//! `policy` judges them.
 
 mod notice;
 mod other_cpu;

@@ -1,4 +1,4 @@
-//! The cloud's warning that a machine will be taken away or disturbed.
+//! The cloud's warning that it will interrupt or disturb a machine.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     pub kind: NoticeKind,
-    /// When it takes effect; for a rebalance recommendation, when it was given. May lie in the past: EC2 leaves a notice
-    /// in place when it did not reclaim after all.
+    /// When it takes effect; for a rebalance recommendation, when it was given. It may be in the
+    /// past: EC2 keeps a notice that it did not carry out.
     pub at: Timestamp,
     /// The cloud's own word: `terminate`, `stop`, `hibernate`, `instance-reboot`, ...
     pub detail: String,
@@ -16,9 +16,9 @@ pub struct Notice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoticeKind {
-    /// The machine is taken away at the time given; EC2 gives about 120 seconds.
+    /// The cloud interrupts the machine at the given time. EC2 gives about 120 seconds.
     Interruption,
-    /// An interruption has become likelier. Nothing must be stopped for it.
+    /// An interruption is likelier now. No action is needed.
     Rebalance,
     /// A scheduled reboot, stop or retirement.
     Maintenance,

@@ -1,26 +1,28 @@
-//! What a machine that was launched for the job does beside the workload's own tree.
+//! CPU use of the machine outside the workload's process tree.
 //!
-//! A container is containerd's child, and what `systemd-run` starts is systemd's. The job asked for both, and nobody else is
-//! there. What must never live here: on which machines that is so, and how much of it is work (that is `policy`).
+//! A container is a child of containerd, and a unit of `systemd-run` is a child of systemd. If the
+//! machine was launched for the job, both belong to the job. `policy` decides how much of it is
+//! work.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Reading, Sample};
 
-/// The mean of a minute: within one second a timer or a monitor uses a whole core, and would hold an idle machine with every
-/// burst. Much longer, and the silence after work is seen late.
+/// One minute. Over one second, a timer or a monitor can use a whole core and keep an idle machine
+/// busy. A longer mean would detect the end of the work late.
 const MEAN_OVER: Duration = Duration::from_secs(60);
 
-/// The processor time of the rest over the last minute.
+/// CPU time outside the tree over the last minute.
 #[derive(Clone, Debug, Default)]
 pub struct RestCpu {
-    /// When, and how much it had used until then. The first is a minute old, as soon as there is such a one.
+    /// Pairs of (time, CPU time used so far). The first pair is a minute old, once there are
+    /// enough.
     seen: VecDeque<(Duration, Duration)>,
 }
 
 impl RestCpu {
-    /// Takes one sample in; gives percent of **one** core.
+    /// Adds a sample and returns percent of **one** core.
     pub fn take(&mut self, sample: &Sample) -> Reading<f64> {
         let used = match (&sample.machine_cpu, &sample.tree_cpu) {
             (Reading::Known(machine), Reading::Known(tree)) => machine.saturating_sub(*tree),
@@ -39,7 +41,7 @@ impl RestCpu {
         Reading::Known(used.saturating_sub(before).as_secs_f64() / time * 100.0)
     }
 
-    /// Another workload has another tree: nothing can be compared with what was before.
+    /// Another workload has another tree, so older samples cannot be compared.
     pub fn forget(&mut self) {
         self.seen.clear();
     }
@@ -70,7 +72,8 @@ mod tests {
         }
     }
 
-    /// Samples come once a second. For two minutes nothing; a second on all four cores; nothing; then a container with two cores.
+    /// One sample a second: idle for two minutes, then four cores for one second, then idle, then
+    /// two cores.
     #[test]
     fn a_burst_of_a_second_is_small_over_a_minute_and_a_container_is_not() {
         let (mut rest, mut tree, mut cpu) = (RestCpu::default(), Duration::ZERO, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What happened between two samples, in units that a person would use. This is all that the watching policies see.
+//! Changes between two samples, in units for people. The watching policies see only these.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,34 +6,36 @@ use serde::{Deserialize, Serialize};
 use super::{GpuSample, IoCounters, Reading, Sample};
 use crate::job::GpuSelection;
 
-/// One interval. Recorded, so that every verdict can be replayed.
+/// One interval. It is recorded, so that every verdict can be replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rates {
-    /// The end of the interval, seconds since the workload (or the series) began. Never steps back.
+    /// End of the interval, in seconds since the workload (or the series) began. Never decreases.
     pub t_secs: f64,
-    /// The length of the interval in seconds; 0 for the first of a series.
+    /// Length of the interval in seconds; 0 for the first of a series.
     pub interval_secs: f64,
-    /// The busiest of the GPUs that count, percent, integrated over the interval (at work over ten seconds at most).
+    /// The busiest counted GPU, in percent, integrated over the interval (over at most ten seconds
+    /// while it works).
     pub gpu_percent: Reading<f64>,
-    /// Traffic of the busiest device memory, percent of the time.
+    /// Busiest device memory: percent of the time with traffic.
     pub gpu_memory_percent: Reading<f64>,
-    /// The device memory in use on the GPUs that count, together.
+    /// Device memory in use, summed over the counted GPUs.
     pub gpu_memory_used_mib: Reading<f64>,
     pub gpu_power_watts: Reading<f64>,
     /// The workload's tree, percent of **one** core (400 = four cores busy).
     pub cpu_percent: Reading<f64>,
-    /// At least so much of one core was used: the main process alone, or a share of all cores where their number was
-    /// not recorded. Only recordings by others have it; it can show work, never the lack of it.
+    /// Lower bound in percent of one core: the main process alone, or a share of all cores if their
+    /// number was not recorded. Only recordings by other tools have it. It can prove work, not
+    /// idleness.
     pub cpu_percent_min: Reading<f64>,
     /// The whole machine, percent of **all** cores.
     pub machine_cpu_percent: Reading<f64>,
-    /// What is not the workload's tree, percent of **one** core, over the last minute. Only where the machine was launched for
-    /// the job: elsewhere the rest is somebody else's.
+    /// CPU outside the workload's tree over the last minute, percent of **one** core. Only on
+    /// machines launched for the job: elsewhere it may belong to other users.
     pub rest_cpu_percent: Reading<f64>,
-    /// Of the tree, read and written together.
+    /// Read plus written by the tree.
     pub disk_bytes_per_sec: Reading<f64>,
-    /// Not the agent's own, sent and received together.
+    /// Sent plus received, without the agent's own traffic.
     pub net_bytes_per_sec: Reading<f64>,
     /// Bytes printed in the interval.
     pub log_bytes: Reading<f64>,
@@ -42,7 +44,7 @@ pub struct Rates {
     pub step: Option<f64>,
     /// Changes of the checkpoint folder in the interval.
     pub checkpoint_marks: Reading<f64>,
-    /// Seconds since somebody last typed; infinite when nobody is logged in is written as absent.
+    /// Seconds since a user last typed; absent if no user is logged in.
     pub typing_secs: Reading<f64>,
     /// Wall clock at the end of the interval, for people.
     pub at: Option<Timestamp>,
@@ -73,7 +75,7 @@ impl Default for Rates {
     }
 }
 
-/// The rates between two samples. `began` is the sample at which the series began.
+/// The rates between two samples. The series began at the sample `began`.
 pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSelection) -> Rates {
     let interval = now.mono.saturating_sub(previous.mono).as_secs_f64();
     let gpus = counted(&now.gpus, selection);
@@ -109,8 +111,8 @@ pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSel
     }
 }
 
-/// The GPUs that count. With `Workload`: those that the workload holds; all of them while that is unknown or it holds
-/// none yet, so that a neighbour's work can only delay a verdict and never cause one.
+/// The GPUs that count. With `Workload`, those that the workload holds. While that is unknown or
+/// empty, all of them: other users' work can then delay a verdict but not cause one.
 fn counted<'a>(gpus: &'a Reading<Vec<GpuSample>>, selection: &GpuSelection) -> Reading<Vec<&'a GpuSample>> {
     gpus.as_ref().map(|gpus| match selection {
         GpuSelection::All => gpus.iter().collect(),
@@ -134,7 +136,7 @@ fn busiest(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> &Readi
 
 fn total(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> Reading<f64>) -> Reading<f64> {
     match gpus {
-        // From -0, as the sum of nothing is.
+        // The sum of an empty iterator is -0.0; start from the same value.
         Reading::Known(gpus) => fold(gpus.iter().map(|gpu| value(gpu)), -0.0, |sum, value| sum + value),
         Reading::Absent => Reading::Absent,
         Reading::Unknown(why) => Reading::Unknown(why.clone()),

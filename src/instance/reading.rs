@@ -1,8 +1,8 @@
-//! A number that may not be there, and why.
+//! A number that may be missing, and why.
 //!
-//! Others count a missing `nvidia-smi` as 0 % and so as idle. Here the two ways of not having a number are told apart:
-//! a signal that this machine does not have ([`Reading::Absent`]) plays no part in a verdict; one that should be there
-//! and is not ([`Reading::Unknown`]) stops the idle clock.
+//! Some tools count a missing `nvidia-smi` as 0 %, that is, as idle. We separate two cases. A
+//! signal that this machine lacks ([`Reading::Absent`]) has no effect on a verdict. A signal that
+//! could not be read ([`Reading::Unknown`]) stops the idle clock.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Reading<T> {
     Known(T),
-    /// This machine or this series does not have it: no GPU is fitted, the recorder did not log it.
+    /// This machine or series lacks it: for example without a GPU.
     #[default]
     Absent,
-    /// It should be there and could not be read. Never idle, never gone.
+    /// It exists but could not be read. It must not count as idle or as gone.
     Unknown(String),
 }
 

@@ -1,4 +1,4 @@
-//! What the cloud says of a machine.
+//! The cloud's description of a machine.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Tags;
 use crate::market::{Cloud, Market, Region};
 
-/// EC2's states. Billing ends when `Running` is left for `Stopping` or `ShuttingDown`.
+/// EC2's states. Billing ends when `Running` changes to `Stopping` or `ShuttingDown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstanceState {
@@ -20,7 +20,7 @@ pub enum InstanceState {
     Terminated,
 }
 
-/// A machine's whole address: ids are unique in a region only.
+/// A machine's full address: ids are unique only within a region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MachineRef {
     pub cloud: Cloud,
@@ -40,10 +40,10 @@ pub struct InstanceView {
     pub tags: Tags,
     pub client_token: Option<String>,
     pub launched: Timestamp,
-    /// When billing ended, once it has and the cloud says so.
+    /// When billing ended, if it has and the cloud reports it.
     #[serde(default)]
     pub ended: Option<Timestamp>,
-    /// The cloud's reason for the state, `Server.SpotInstanceTermination` for example.
+    /// The cloud's reason for the state, for example `Server.SpotInstanceTermination`.
     #[serde(default)]
     pub state_reason: Option<String>,
 }
@@ -66,12 +66,11 @@ impl InstanceState {
         matches!(self, InstanceState::Pending | InstanceState::Running)
     }
 
-    /// Whether it has come to rest: gone for good, or still with its disk.
+    /// Whether it is terminated, or stopped with its disk.
     pub fn is_out(self) -> bool {
         matches!(self, InstanceState::Terminated | InstanceState::Stopped)
     }
 
-    /// Whether it is gone for good.
     pub fn is_terminated(self) -> bool {
         self == InstanceState::Terminated
     }

@@ -1,4 +1,4 @@
-//! The heartbeat of the machine under a job: how the attempt is going, seen from the box.
+//! The heartbeat of the machine: the agent's report on the attempt.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,8 @@ use super::Notice;
 use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, Progress, Reason};
 use crate::market::Span;
 
-/// `attempts/<n>/status.json`: the heartbeat, overwritten every 15 s (5 s on a local disk under a controller) and at each change.
+/// `attempts/<n>/status.json`: the heartbeat, overwritten at each change and every 15 s (every 5 s
+/// on a local disk under a controller).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub format: u32,
@@ -17,7 +18,7 @@ pub struct Status {
     pub at: Timestamp,
     pub phase: AttemptPhase,
     pub started: Timestamp,
-    /// The verdict on the workload now, with its reason: `busy`, `idle`, `stalled`, `unknown`, `starting`.
+    /// The current verdict on the workload: `busy`, `idle`, `stalled`, `unknown`, `starting`.
     pub verdict: String,
     #[serde(default)]
     pub reason: Option<Reason>,
@@ -37,10 +38,10 @@ pub struct Status {
     pub last_checkpoint: Option<CheckpointSummary>,
     #[serde(default)]
     pub checkpoints: u32,
-    /// When the workload was first seen to work; `None`: not yet.
+    /// When the workload was first seen working; `None`: not yet.
     #[serde(default)]
     pub working_since: Option<Timestamp>,
-    /// The useful time of this attempt that its newest checkpoint holds.
+    /// The useful time of this attempt that its newest checkpoint covers.
     #[serde(default)]
     pub saved: Span,
     #[serde(default)]
@@ -51,13 +52,14 @@ pub struct Status {
     /// Until when a kept machine is held after the end.
     #[serde(default)]
     pub held_until: Option<Timestamp>,
-    /// What a person should look at: sentences.
+    /// Sentences: problems that need a person's attention.
     #[serde(default)]
     pub attention: Vec<String>,
-    /// The end, once the workload has ended and the drain goes on.
+    /// The exit status, set while the drain still runs.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
-    /// Its measurements are not taken where they are published: an alarm on their silence says nothing of this machine.
+    /// CloudWatch does not accept its measurements, so an alarm on their silence proves nothing
+    /// about the machine.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmeasured: bool,
 }
@@ -67,7 +69,7 @@ pub struct GpuStatus {
     pub index: u32,
     #[serde(default)]
     pub name: Option<String>,
-    /// Utilisation over the last interval, or over ten seconds at most while it is at work, percent.
+    /// Utilisation in percent over the last interval, over at most ten seconds while the GPU works.
     pub util_percent: Option<f64>,
     pub memory_used_mib: Option<u64>,
     pub memory_total_mib: Option<u64>,

@@ -1,6 +1,6 @@
-//! The tags that make a machine ours and tell any controller what it is for.
+//! The tags that mark a machine as ours and tell every controller its purpose.
 //!
-//! Set inside the launch call, so that no machine of ours is ever without them.
+//! The launch call sets them, so each of our machines always has them.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,26 +11,26 @@ use serde::{Deserialize, Serialize};
 use crate::job::{AttemptNo, BOOT, JobId};
 use crate::market::Span;
 
-/// Before every tag key of ours.
+/// Prefix of all our tag keys.
 pub const TAG_PREFIX: &str = "lamplighter:";
 
-/// The whole key of the tag that says whose machine it is.
+/// Full key of the tag that names the owner.
 pub const OWNER_TAG: &str = "lamplighter:owner";
 
-/// The tags of a machine of ours.
+/// The tags of one of our machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tags {
-    /// Whose machine it is; stop and terminate only what carries our own.
+    /// The owner. A controller stops and terminates only machines with its own owner.
     pub owner: String,
     pub job: JobId,
     pub attempt: AttemptNo,
     pub lease: Span,
-    /// How long it may live before its agent has said a word.
+    /// How long it may run before the agent's first heartbeat.
     pub boot: Span,
     pub kill_at: Option<Timestamp>,
 }
 
-/// Why tags do not make a machine ours. Such a machine is never touched.
+/// Why the tags do not make a machine ours. We never touch such a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TagsError {
     #[error("tag `{TAG_PREFIX}{key}` is missing")]
@@ -56,8 +56,7 @@ impl Tags {
         map
     }
 
-    /// # Errors
-    /// When a tag is missing or is not in our form: the machine is then not ours.
+    /// # Errors When a tag is missing or malformed: the machine is then not ours.
     pub fn from_map(map: &BTreeMap<String, String>) -> Result<Self, TagsError> {
         let mut name = TAG_PREFIX.to_owned();
         let mut text = |key: &'static str| {
@@ -70,18 +69,17 @@ impl Tags {
             job: parsed("job", text("job")?)?,
             attempt: parsed("attempt", text("attempt")?)?,
             lease: Span::from_secs(parsed("lease-s", text("lease-s")?)?),
-            // Machines of earlier versions do not say it.
+            // Machines of earlier versions lack this tag.
             boot: text("boot-s").ok().map(|value| parsed("boot-s", value)).transpose()?.map_or(BOOT, Span::from_secs),
             kill_at: text("kill-at").ok().map(|value| parsed("kill-at", value)).transpose()?,
         })
     }
 }
 
-/// The last word before anything is done to a machine: all tags are ours, and they name this owner. An owner is compared
-/// letter by letter; `me` is not `Me`.
+/// The check before every action on a machine: all our tags are there and name this owner. The
+/// comparison is exact; `me` is not `Me`.
 ///
-/// # Errors
-/// Why the machine is not ours.
+/// # Errors When the machine is not ours.
 pub fn owned_by(map: &BTreeMap<String, String>, owner: &str) -> Result<Tags, TagsError> {
     let tags = Tags::from_map(map)?;
     if tags.owner == owner { Ok(tags) } else { Err(TagsError::Owner { owner: tags.owner }) }

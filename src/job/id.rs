@@ -5,9 +5,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A job's name in the job directory: the user's name for it and six random letters and digits, `digits-7f3k2q`.
+/// A job's name in the job directory: the user's name for it and six random letters and digits,
+/// `digits-7f3k2q`.
 ///
-/// Safe as a path segment, an object key and a tag value: lower-case letters, digits and `-`, 1 to 64 of them.
+/// Lower-case letters, digits and `-`, at most 64: safe as a path segment, object key and tag
+/// value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(String);
 
@@ -22,18 +24,18 @@ pub struct IdError {
 /// Long enough for a telling name, short enough for a tag, a unit name and a path segment.
 const JOB_ID_LEN_MAX: usize = 64;
 
-/// No vowels and no look-alikes: ids are read aloud and must not spell words.
+/// Without vowels and look-alikes: people read ids aloud, and an id must not spell a word.
 const LETTERS: &[u8] = b"23456789bcdfghjkmnpqrstvwxz";
 
 impl JobId {
-    /// Builds an id from the user's name and random bytes, which the caller draws.
+    /// `random`: bytes that the caller draws.
     pub fn from_name(name: &str, random: [u8; 6]) -> Self {
         let slug = JobId::slug(name);
         let suffix: String = random.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect();
         JobId(format!("{slug}-{suffix}"))
     }
 
-    /// What an id has of the name.
+    /// The part of an id that comes from the user's name.
     pub fn slug(name: &str) -> String {
         let mut slug: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
         slug.truncate(JOB_ID_LEN_MAX - 7);
@@ -41,7 +43,7 @@ impl JobId {
         if slug.is_empty() { "job".to_owned() } else { slug.to_owned() }
     }
 
-    /// What is not random of it.
+    /// The id without its random end.
     pub fn name(&self) -> &str {
         self.0.rsplit_once('-').map_or(&*self.0, |(name, _)| name)
     }
@@ -102,7 +104,7 @@ macro_rules! number_type {
             }
         }
 
-        /// As it stands in keys: four digits or more, so that a listing is in order.
+        /// As in keys: at least four digits, so that listings are in order.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{:04}", self.0)

@@ -1,10 +1,11 @@
-//! What we promise and what happened: the nouns of one job and their records.
+//! The nouns of one job and their records: what was promised and what happened.
 //!
-//! A **job** is what the user wants done, once. Its **spec** is immutable. Every try on one machine is an **attempt**;
-//! each attempt starts from a **plan**, ends with an **outcome**, and the job ends with a **receipt**.
+//! A **job** is work that the user wants done once. Its **spec** is immutable. Each try on one
+//! machine is an **attempt**. An attempt starts from a **plan** and ends with an **outcome**. The
+//! job ends with a **receipt**.
 //!
-//! Records that are written to the job directory derive `Serialize` and carry a `format` number; readers ignore fields
-//! that they do not know. What must never live here: a clock, a file, a decision (those are in `policy`).
+//! Records in the job directory derive `Serialize` and carry a `format` number. Readers ignore
+//! unknown fields. Clocks, files and decisions belong elsewhere (`policy` decides).
 
 mod id;
 pub(crate) mod record;

@@ -1,16 +1,17 @@
-//! Text of others for a terminal or a chat: what a job, a record or a cloud says must not move the cursor, rename the window or
-//! answer in the user's name.
+//! Makes untrusted text safe for a terminal or a chat. Text of a job, a record or a cloud must not
+//! move the cursor, rename the window or type for the user.
 //!
-//! The printer calls this for all that it prints, and the notifier for all that it tells, so that no verb has to think of it. What
-//! must never live here: the workload's own log, which is shown as it is (docs/decisions/0025).
+//! The printer calls this for all that it prints, and the notifier for all that it sends. The
+//! workload's own log is shown as it is (docs/decisions/0025).
 
 use std::borrow::Cow;
 
-/// What the printer itself paints with, without the escape in front. Another text that holds one of these colours a word.
+/// The printer's own colours, without the escape. Other text with one of these can only colour a
+/// word.
 const COLORS: [&str; 7] = ["[0m", "[1m", "[2m", "[32m", "[36m", "[1;31m", "[1;33m"];
 
-/// The text with its control characters visible, as `cat -v` shows them: `^[` for an escape. Lines and tabs stay, and so
-/// do the printer's colours where the stream shows any.
+/// The text with its control characters visible, as `cat -v` shows them: `^[` for an escape. Lines
+/// and tabs stay; so do the printer's colours if `colored`.
 pub fn harmless(text: &str, colored: bool) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return text.into();
@@ -38,7 +39,7 @@ pub fn harmless(text: &str, colored: bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The same for a value that belongs on one line: a name with a line break must not begin a line that looks like ours.
+/// For a value on one line: a name with a line break must not begin a line that looks like ours.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(ENDS_LINE) {
         return text.into();
@@ -48,10 +49,11 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Characters that end a line on one terminal or another.
+/// Characters that end a line on some terminals.
 const ENDS_LINE: [char; 5] = ['\n', '\r', '\u{b}', '\u{2028}', '\u{2029}'];
 
-/// A JSON document whose texts hold nothing that a terminal obeys. It means the same: serde leaves some of them as they are.
+/// A JSON document without characters that a terminal obeys. It means the same: serde leaves some
+/// unescaped.
 pub fn controls_escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(is_harmful) {
         return json.into();
@@ -62,7 +64,7 @@ pub fn controls_escaped(json: &str) -> Cow<'_, str> {
 
 const ESCAPE: char = '\u{1b}';
 
-/// Control characters, those that turn the direction of a text so that it reads as another one, and the other ends of a line.
+/// Control characters, characters that reverse the direction of text, and other line ends.
 fn is_harmful(letter: char) -> bool {
     let turns = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || (letter.is_control() && letter != '\n' && letter != '\t')

@@ -1,8 +1,9 @@
-//! The catalogue that ships with the program: what was on sale one day, for the hour without a network or a permission.
+//! The catalogue that ships with the program: the market on one day, for use offline or without
+//! permissions.
 //!
-//! `config/catalog/*.csv`, generated from published sources (`config/catalog/generate.py`) and compiled in. Everything has its
-//! day, and whoever uses it says so with the day: an old price is no price of today. Spot prices are not in it: they would be
-//! wrong within hours. What must never live here: a price without a source.
+//! `config/catalog/generate.py` generates `config/catalog/*.csv` from published sources. Every
+//! value has a date, and each message shows that date, because old prices may be wrong today. Spot
+//! prices are left out: they would be wrong within hours. Every price needs a source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -14,24 +15,24 @@ const ON_DEMAND: &str = include_str!("../../config/catalog/on_demand.csv");
 const ZONES: &str = include_str!("../../config/catalog/zones.csv");
 const EXTRAS: &str = include_str!("../../config/catalog/extras.csv");
 
-/// The kind of disk that every machine has.
+/// The disk kind of every machine.
 const DISK: &str = "gp3";
 
-/// AWS's own month, in hours.
+/// AWS's month, in hours.
 const HOURS_A_MONTH: f64 = 730.0;
 
-/// What bills beside a machine in each of its hours: a disk of so many GiB by the price of one for a month, rounded up, and a
-/// public address by the hour.
+/// Hourly cost of the disk and the public address. The disk is billed per GiB and month; rounded
+/// up.
 pub fn beside_an_hour(disk_gib_month: Usd, disk_gib: u32, address_hour: Usd) -> UsdPerHour {
     let disk_hour = Usd::from_micros((disk_gib_month.micros() as f64 * f64::from(disk_gib) / HOURS_A_MONTH).ceil() as i64);
     UsdPerHour::new(disk_hour + address_hour)
 }
 
-/// A value, and the day on which it was so.
+/// A value with its date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dated<T> {
     pub value: T,
-    /// `2026-07-20`.
+    /// Such as `2026-07-20`.
     pub as_of: String,
 }
 
@@ -39,7 +40,7 @@ pub struct Catalog {
     types: Vec<MachineType>,
     on_demand: BTreeMap<(String, String), UsdPerHour>,
     zones: BTreeMap<(String, String), Vec<String>>,
-    /// By what and region: the price of a unit, and since when.
+    /// By kind and region: the price per unit, with its date.
     extras: BTreeMap<(String, String), Dated<Usd>>,
     prices_as_of: String,
     types_as_of: String,
@@ -60,12 +61,12 @@ impl Catalog {
         self.types.iter().find(|kind| kind.name == name)
     }
 
-    /// Of what was on sale.
+    /// Date of the list of types.
     pub fn types_as_of(&self) -> &str {
         &self.types_as_of
     }
 
-    /// Of the on-demand prices.
+    /// Date of the on-demand prices.
     pub fn prices_as_of(&self) -> &str {
         &self.prices_as_of
     }
@@ -75,12 +76,12 @@ impl Catalog {
         self.on_demand.get(&key(instance_type, region)).copied()
     }
 
-    /// The ids of the zones that sold a type, which are the same for every account, unlike their names.
+    /// Ids of the zones that sold a type. Unlike zone names, ids are the same for every account.
     pub fn zone_ids(&self, instance_type: &str, region: &Region) -> &[String] {
         self.zones.get(&key(instance_type, region)).map_or(&[], Vec::as_slice)
     }
 
-    /// Regions that it has prices of.
+    /// Regions with prices.
     pub fn regions(&self) -> Vec<Region> {
         let mut names: Vec<&str> = self.on_demand.keys().map(|(_, region)| region.as_str()).collect();
         names.sort_unstable();
@@ -88,31 +89,31 @@ impl Catalog {
         names.into_iter().map(Region::new).collect()
     }
 
-    /// A month of one GiB of gp3.
+    /// Price of one GiB of gp3 for a month.
     pub fn disk_gib_month(&self, region: &Region) -> Option<&Dated<Usd>> {
         self.extra(DISK, region)
     }
 
-    /// Regions of which it has the price of a disk, by name.
+    /// Regions with a disk price, by name.
     pub fn disk_regions(&self) -> Vec<Region> {
         self.extras.keys().filter(|(what, _)| what == DISK).map(|(_, region)| Region::new(region)).collect()
     }
 
-    /// An hour of a public IPv4 address.
+    /// Price of a public IPv4 address for an hour.
     pub fn public_ipv4_hour(&self, region: &Region) -> Option<&Dated<Usd>> {
         self.extra("public-ipv4", region)
     }
 
-    /// Every GPU that some type has, by name.
+    /// All GPU models, by name.
     pub fn gpu_models(&self) -> Vec<&str> {
         let models: BTreeSet<&str> = self.types.iter().filter_map(|kind| kind.gpu_model.as_deref()).collect();
         models.into_iter().collect()
     }
 
-    /// What the catalogue would sell: on demand alone, by the ids of zones. What has no price in it is refused.
+    /// On-demand offers by zone id. A type without a price is refused.
     pub fn supply(&self, wanted: &GpuRequirement, named: &[String], regions: &[Region]) -> Supply {
         let mut supply = Supply::default();
-        // What is sold in none of them at any price is said of the first.
+        // A size that no region sells is refused once, for all of them together.
         let place = regions.iter().map(Region::as_str).collect::<Vec<_>>().join(", ");
         supply.refused.extend(if named.is_empty() { none_so_large(self.types.iter(), wanted, &place) } else { None });
         for region in regions {
@@ -130,7 +131,7 @@ impl Catalog {
 
     fn offers(&self, kind: &MachineType, region: &Region, price: UsdPerHour) -> Vec<Offer> {
         let ids = self.zone_ids(&kind.name, region);
-        // Sold somewhere in the region; which zones, the sources do not say.
+        // The region sells it; the sources do not name the zones.
         let zones: Vec<Zone> = if ids.is_empty() { vec![Zone::new(region.as_str())] } else { ids.iter().map(Zone::new).collect() };
         let offer = |zone| Offer {
             cloud: Cloud::Aws,
@@ -159,7 +160,7 @@ fn key(what: &str, region: &Region) -> (String, String) {
     (what.to_owned(), region.as_str().to_owned())
 }
 
-/// `None`: a file is not what it should be.
+/// `None`: a file is malformed.
 fn read() -> Option<Catalog> {
     let mut types = rows(TYPES).map(machine_type).collect::<Option<Vec<_>>>()?;
     types.sort_by(|a, b| a.name.cmp(&b.name));

@@ -1,4 +1,4 @@
-//! A version of CUDA: what a driver can run, and what a job asks for.
+//! A version of CUDA: a driver's newest one, or the one a job needs.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,26 +1,26 @@
-//! How much dearer a machine may be that is bought in place of another, as the user says it: `2`, `3.5`, `"any"`.
+//! How much more a fallback machine may cost, as the user writes it: `2`, `3.5`, `"any"`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A factor on what an hour of work costs on the cheapest machine that would do. What it is held to is the work of `policy`.
+/// A factor on the cost of an hour of work on the cheapest suitable machine. `policy` applies it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FallbackCost {
     /// One or more.
     Times(f64),
-    /// Whatever fits is bought.
+    /// Any suitable machine is bought.
     Any,
 }
 
-/// Twice. The sizes of one GPU machine that a scarce day leaves go up to 1.6 times the smallest (g5.xlarge to g5.4xlarge), and
-/// a dearer region is 1.2 to 1.6 times the cheapest: less, and a job would wait beside machines that anybody would take. The
-/// next size is at 2.4, the next GPU at 2 to 4 and a machine with four of them at 5.6: more, and somebody who was shown a dollar
-/// an hour pays what nobody showed.
+/// Twice. On a scarce day the sizes left cost up to 1.6 times the smallest (g5.xlarge to
+/// g5.4xlarge). A dearer region costs 1.2 to 1.6 times the cheapest. With less, a job waits beside
+/// acceptable machines. The next size costs 2.4 times, the next GPU 2 to 4, a machine with four
+/// GPUs 5.6. With more, the user pays much more than the price that was shown.
 pub const USUAL: f64 = 2.0;
 
-/// Why a text is no such factor. The message teaches the syntax.
+/// Why a text is not a factor. The message teaches the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not how many times as much a fallback may cost, write a number from 1 on, like 2 or 3.5, or \"any\"")]
 pub struct FallbackCostError {
@@ -28,7 +28,7 @@ pub struct FallbackCostError {
 }
 
 impl FallbackCost {
-    /// Whether so many times as much may be paid. A hair over is rounding.
+    /// Whether this factor is allowed, with a small margin for rounding.
     pub fn allows(self, times: f64) -> bool {
         match self {
             FallbackCost::Times(most) => times <= most * (1.0 + 1e-9),
@@ -36,7 +36,7 @@ impl FallbackCost {
         }
     }
 
-    /// The wider of both.
+    /// The larger limit.
     #[must_use]
     pub fn or_wider(self, other: FallbackCost) -> FallbackCost {
         match (self, other) {
@@ -45,13 +45,13 @@ impl FallbackCost {
         }
     }
 
-    /// With what was allowed since, where something was.
+    /// Includes a limit that the user allowed later.
     #[must_use]
     pub fn widened(self, since: Option<FallbackCost>) -> FallbackCost {
         since.map_or(self, |wider| self.or_wider(wider))
     }
 
-    /// The least that allows so many times as much, in tenths as it is written.
+    /// The smallest limit that allows this factor, in tenths.
     pub fn enough_for(times: f64) -> FallbackCost {
         FallbackCost::Times((times * 10.0 - 1e-6).ceil() / 10.0)
     }

@@ -1,4 +1,4 @@
-//! A type of machine, as a seller describes it, and whether it satisfies a requirement.
+//! A machine type, and whether it satisfies a requirement.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,39 +7,40 @@ use super::{Arch, GpuRequirement};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineType {
     pub name: String,
-    /// Whole GPUs; 0 with a model: a fraction of one.
+    /// Whole GPUs; 0 with a model means a fraction of one.
     pub gpus: u32,
     pub gpu_model: Option<String>,
-    /// Who makes its GPUs, where that is known.
+    /// The maker of its GPUs, if known.
     pub gpu_maker: Option<String>,
-    /// Of each GPU.
+    /// Memory of each GPU.
     pub gpu_memory_mib: Option<u64>,
     pub vcpus: u32,
     pub memory_mib: u64,
     pub arch: Arch,
-    /// The markets that it is sold on.
+    /// The markets that sell it.
     pub on_demand: bool,
     pub spot: bool,
 }
 
-/// Whether a type is what somebody asked for.
+/// Whether a type satisfies the requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
     Fits,
-    /// Close enough that its reader should know why not.
+    /// A near miss, with the reason to show.
     No(String),
-    /// Something else altogether.
+    /// Another kind of machine; no reason is shown.
     Other,
 }
 
-/// The maker whose driver the images have and the agent looks for.
+/// The maker whose driver the images contain and the agent reads.
 const USUAL_MAKER: &str = "NVIDIA";
 
-/// Makers count a billion bytes where we count 1024³, and firmware takes a little: a GPU "of 24 GiB" has 22888 MiB on EC2.
+/// Makers count 10^9 bytes as a GB, we count 1024³ as a GiB, and firmware takes a little: a GPU "of
+/// 24 GiB" has 22888 MiB on EC2.
 const MEMORY_SHARE_MIN: f64 = 0.9;
 
 impl MachineType {
-    /// Whether it satisfies a requirement. `named`: the only types that may be taken; empty: any.
+    /// Whether it satisfies a requirement. `named`: the only types allowed; empty allows all.
     pub fn fit(&self, wanted: &GpuRequirement, named: &[String]) -> Fit {
         let is_named = named.contains(&self.name);
         if !named.is_empty() && !is_named {
@@ -55,7 +56,7 @@ impl MachineType {
         if !wanted.is_model(&self.full_model(model)) {
             return if is_named { no(format!("GPUs of model {model}")) } else { Fit::Other };
         }
-        // Where nobody has named it, one of too little memory is no near miss, whatever else it lacks.
+        // Unless the user named the type, too little memory is not a near miss.
         if !self.has_memory(wanted) && wanted.model.is_none() && !is_named {
             return Fit::Other;
         }
@@ -77,7 +78,7 @@ impl MachineType {
         Fit::Fits
     }
 
-    /// The model with its memory as people write it: `A100 80GB`.
+    /// The model with its memory, as people write it: `A100 80GB`.
     fn full_model(&self, model: &str) -> String {
         let Some(mib) = self.gpu_memory_mib else { return model.to_owned() };
         let decimal = (mib as f64 * 1.048_576 / 1000.0).round();
@@ -89,7 +90,7 @@ impl MachineType {
     }
 }
 
-/// Where more memory is asked for than any GPU on offer has: which has most.
+/// If no GPU on offer has enough memory, names the largest one.
 pub fn none_so_large<'a>(types: impl Iterator<Item = &'a MachineType>, wanted: &GpuRequirement, place: &str) -> Option<String> {
     wanted.memory_mib_min?;
     let largest = types.filter(|kind| kind.gpus > 0).max_by(|one, other| {
@@ -100,7 +101,8 @@ pub fn none_so_large<'a>(types: impl Iterator<Item = &'a MachineType>, wanted: &
     Some(format!("the largest GPU on offer in {place} has {gib} GiB ({}), and the job needs {wanted}", largest.name))
 }
 
-/// Whether a name ends in a size that EC2 has: `xlarge`, `48xlarge`, `metal`, `metal-24xl`. What does not is no type, however new.
+/// Whether a name ends in an EC2 size: `xlarge`, `48xlarge`, `metal`, `metal-24xl`. Other names are
+/// never types, however new.
 pub fn has_a_size(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_metal = |rest: &str| rest.is_empty() || rest.strip_prefix('-').and_then(|rest| rest.strip_suffix("xl")).is_some_and(is_number);
@@ -112,7 +114,7 @@ pub fn has_a_size(name: &str) -> bool {
     })
 }
 
-/// Whether this is a whole computer and no part of one: `g4dn.metal`, `i4i.metal-24xl`.
+/// Whether this is a whole physical machine: `g4dn.metal`, `i4i.metal-24xl`.
 pub fn is_bare_metal(name: &str) -> bool {
     name.split_once('.').is_some_and(|(_, size)| size == "metal" || size.starts_with("metal-"))
 }

@@ -1,7 +1,7 @@
-//! What can be bought: money, places, requirements and offers.
+//! Everything to buy: money, places, requirements and offers.
 //!
-//! The leftmost layer. Pure nouns and arithmetic; everything to the right may use it, it uses nothing of ours.
-//! What must never live here: a clock, a network call, a file, an opinion about which offer is better (that is `policy`).
+//! The lowest layer: data and arithmetic, with no imports from our other modules. It has no clock,
+//! calls or files. `policy` ranks offers.
 
 mod catalog;
 mod cuda;

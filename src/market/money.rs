@@ -1,4 +1,4 @@
-//! Money as whole micro-dollars, so that a receipt adds up to the last digit.
+//! Money as whole micro-dollars, so that a receipt adds up exactly.
 
 use std::fmt;
 use std::iter::Sum;
@@ -12,11 +12,11 @@ const MICROS_PER_USD: i64 = 1_000_000;
 
 /// An amount of money in whole micro-dollars (1 USD = 1,000,000).
 ///
-/// Signed, because a difference of two amounts is an amount. Serialised as a decimal number of dollars (`1.25`).
+/// Signed, because differences are amounts too. Serialised as a decimal number of dollars (`1.25`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Usd(i64);
 
-/// A price: dollars per hour of a running machine, in whole micro-dollars per hour.
+/// A price in whole micro-dollars per hour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UsdPerHour(Usd);
@@ -41,8 +41,7 @@ impl Usd {
 
     /// Rounds to the nearest micro-dollar.
     ///
-    /// # Errors
-    /// Refuses NaN, infinities and amounts beyond a billion dollars, which are typing errors.
+    /// # Errors NaN, infinities, and amounts beyond a billion dollars, which are typing errors.
     pub fn from_dollars(dollars: f64) -> Result<Self, MoneyError> {
         if !dollars.is_finite() || dollars.abs() > 1e9 {
             return Err(MoneyError { text: dollars.to_string() });
@@ -50,19 +49,19 @@ impl Usd {
         Ok(Usd((dollars * MICROS_PER_USD as f64).round() as i64))
     }
 
-    /// For a bound: up to the last digit that is shown.
+    /// Rounds an upper bound up to the last digit that is shown.
     #[must_use]
     pub fn rounded_up(self) -> Self {
         self.up_to(if self.0.abs() < 100_000 { 100 } else { 10_000 })
     }
 
-    /// In whole cents, and never below it: what a person types as a budget.
+    /// Rounds up to whole cents, as a person types a budget.
     #[must_use]
     pub fn in_cents(self) -> Self {
         self.up_to(10_000)
     }
 
-    /// In EC2's hundredths of a cent, and never below it: what a person types as a bid.
+    /// Rounds up to EC2's unit for bids, a hundredth of a cent.
     #[must_use]
     pub fn in_hundredths_of_a_cent(self) -> Self {
         self.up_to(100)
@@ -88,19 +87,20 @@ impl UsdPerHour {
         self.0
     }
 
-    /// So many times this price, rounded **up** to a whole micro-dollar.
+    /// This price times a factor, rounded **up** to a whole micro-dollar.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         if factor == 1.0 { self } else { UsdPerHour(Usd((self.0.0 as f64 * factor).ceil() as i64)) }
     }
 
-    /// What `time` costs at this price, rounded **up** to a whole micro-dollar: an estimate must not be too small.
+    /// The cost of `time`, rounded **up** to a whole micro-dollar: an estimate must not be too
+    /// small.
     pub fn cost_of(self, time: Duration) -> Usd {
         UsdPerHour::cost_of_steps([(self, time)])
     }
 
-    /// The same where the price moves: each price with how long it held. Rounded once, so the same price in two steps costs what
-    /// it costs in one.
+    /// The cost with a changing price: each price with its duration. Rounded once, so that
+    /// splitting a step does not change the sum.
     pub fn cost_of_steps(steps: impl IntoIterator<Item = (UsdPerHour, Duration)>) -> Usd {
         let micros: i128 = steps.into_iter().map(|(price, time)| i128::from(price.0.0) * time.as_millis() as i128).sum();
         let per = 3_600_000_i128;
@@ -108,7 +108,7 @@ impl UsdPerHour {
         Usd(i64::try_from(rounded_up).unwrap_or(i64::MAX))
     }
 
-    /// How long `budget` lasts at this price; `None` when the machine is free.
+    /// How long `budget` lasts at this price; `None` if the machine is free.
     pub fn time_for(self, budget: Usd) -> Option<Duration> {
         if self.0.0 <= 0 {
             return None;
@@ -129,7 +129,7 @@ impl FromStr for Usd {
     }
 }
 
-/// Dollars and cents; four digits where cents would hide the amount (`$0.0042`).
+/// Dollars and cents; four digits if cents would hide the amount (`$0.0042`).
 impl fmt::Display for Usd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };

@@ -1,4 +1,4 @@
-//! Something that can be bought now, at a price.
+//! A machine that can be bought now, at a price.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use super::{Cloud, Region, UsdPerHour, Zone};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Market {
-    /// The full price; the cloud does not take it back.
+    /// The full price; the cloud does not interrupt it.
     #[default]
     OnDemand,
-    /// Spare capacity at a fraction of the price; the cloud takes it back with a short notice.
+    /// Spare capacity at a fraction of the price; the cloud interrupts it with a short notice.
     Spot,
 }
 
-/// What a machine's processor speaks; the image and the agent must speak the same.
+/// The processor architecture; the image and the agent must match it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arch {
@@ -33,24 +33,24 @@ pub struct Offer {
     pub region: Region,
     pub zone: Zone,
     pub instance_type: String,
-    /// Number of whole GPUs; 0 for a machine without one or with a fraction of one.
+    /// Number of whole GPUs; 0 without a GPU or with a fraction of one.
     pub gpus: u32,
     pub gpu_model: Option<String>,
-    /// Of each GPU, in MiB.
+    /// Memory of each GPU, in MiB.
     #[serde(default)]
     pub gpu_memory_mib: Option<u64>,
-    /// What quotas are counted in; 0 where nobody counts.
+    /// Unit of quotas; 0 on clouds without quotas.
     #[serde(default)]
     pub vcpus: u32,
     #[serde(default)]
     pub arch: Arch,
     pub market: Market,
-    /// What an hour costs now.
+    /// Current price of an hour.
     pub price: UsdPerHour,
-    /// What bills beside the machine while it runs: its disk, its public address.
+    /// Hourly cost of the disk and the public address while the machine runs.
     #[serde(default)]
     pub extras: UsdPerHour,
-    /// What the same machine costs on demand, where that is known: the ceiling of a bid.
+    /// On-demand price of the same machine, if known: the upper limit of a bid.
     #[serde(default)]
     pub on_demand: Option<UsdPerHour>,
 }
@@ -66,23 +66,24 @@ impl Offer {
         self.instance_type.split('.').next().unwrap_or_default()
     }
 
-    /// All that an hour costs.
+    /// Total cost of an hour.
     pub fn hourly(&self) -> UsdPerHour {
         self.hourly_at(self.price)
     }
 
-    /// All that an hour would cost if the machine alone cost this much.
+    /// Total cost of an hour at this machine price.
     pub fn hourly_at(&self, price: UsdPerHour) -> UsdPerHour {
         UsdPerHour::new(price.per_hour() + self.extras.per_hour())
     }
 
-    /// All that an hour may come to: a spot price may rise to the bid. Where it is above it now, the machine is not to be had before it
-    /// has come down.
+    /// The most that an hour can cost: a spot price may rise to the bid. While the price is above
+    /// the bid, the machine cannot be bought.
     pub fn hourly_at_most(&self, bid: Option<UsdPerHour>) -> UsdPerHour {
         self.hourly_at(bid.unwrap_or(self.price))
     }
 
-    /// What a refusal for want of capacity says something about: the same type in the same zone on the same market.
+    /// Whether both are the same type in the same zone on the same market. A capacity error holds
+    /// for exactly such a pool.
     pub fn is_same_pool(&self, other: &Offer) -> bool {
         (self.cloud, &self.zone, &self.instance_type, self.market) == (other.cloud, &other.zone, &other.instance_type, other.market)
     }

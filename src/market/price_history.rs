@@ -1,7 +1,7 @@
-//! The prices of one pool over time: a step series, as the cloud tells it.
+//! Spot prices of one pool over time, as a step function.
 //!
-//! A price holds from the moment of its point until the next one. Figures over it are therefore weighted by time, never by
-//! the number of points: a price that held for a minute and one that held for a week are one point each.
+//! A price holds until the next point. All figures are therefore weighted by time, not by the
+//! number of points.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub struct PriceHistory {
     pub region: Region,
     pub zone: Zone,
     pub instance_type: String,
-    /// In order of time, without repetitions.
+    /// Sorted by time, without duplicates.
     points: Vec<PricePoint>,
 }
 
 impl PriceHistory {
-    /// Takes points in any order; two of one moment are one, the last of them.
+    /// Takes points in any order; of two at the same time, the later in the list counts.
     pub fn new(region: Region, zone: Zone, instance_type: impl Into<String>, mut points: Vec<PricePoint>) -> Self {
         points.sort_by_key(|point| point.at);
         points.reverse();
@@ -41,29 +41,29 @@ impl PriceHistory {
         &self.points
     }
 
-    /// The price that holds at a moment; `None` before the first point.
+    /// The price at a moment; `None` before the first point.
     pub fn at(&self, moment: Timestamp) -> Option<UsdPerHour> {
         let after = self.points.partition_point(|point| point.at <= moment);
         Some(self.points.get(after.checked_sub(1)?)?.price)
     }
 
-    /// The price that holds now.
+    /// The current price.
     pub fn newest(&self) -> Option<PricePoint> {
         self.points.last().copied()
     }
 }
 
 impl PriceHistory {
-    /// The prices that held between two moments, each with how long it did. What was before the first point is not known
-    /// and not counted.
+    /// The prices between two moments, each with its duration in seconds. Time before the first
+    /// point is left out.
     pub fn held(&self, from: Timestamp, to: Timestamp) -> Vec<(UsdPerHour, f64)> {
         let ends = self.points.iter().skip(1).map(|point| point.at).chain([to]);
         let spans = self.points.iter().zip(ends).map(|(point, end)| (point.price, point.at.max(from), end.min(to)));
         spans.filter(|(_, begin, end)| begin < end).map(|(price, begin, end)| (price, end.duration_since(begin).as_secs_f64())).collect()
     }
 
-    /// The prices that held from a moment on, each with how long it did, in whole milliseconds: together they are this length. The
-    /// newest holds on. `None`: what held at that moment is not known.
+    /// The prices from a moment on, each with its duration in whole milliseconds; they sum to
+    /// `length`. The newest price continues. `None`: the price at that moment is unknown.
     pub fn steps(&self, from: Timestamp, length: Duration) -> Option<Vec<(UsdPerHour, Duration)>> {
         self.at(from)?;
         let millis = |duration: Duration| Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
@@ -74,8 +74,8 @@ impl PriceHistory {
         Some(steps.filter(|(_, held)| !held.is_zero()).collect())
     }
 
-    /// The price below or at which the series was for this share of the time, in percent: [0, 100]. `None`: nothing is
-    /// known of that time.
+    /// The price that the series did not exceed for this percentage of the time, [0, 100]. `None`:
+    /// that time is unknown.
     pub fn quantile(&self, percentile: f64, from: Timestamp, to: Timestamp) -> Option<UsdPerHour> {
         let mut held = self.held(from, to);
         held.sort_by_key(|(price, _)| *price);
@@ -83,7 +83,7 @@ impl PriceHistory {
         let mut passed = 0.0;
         for (price, secs) in &held {
             passed += secs;
-            // A rounding error of a microsecond must not ask for the next price.
+            // A rounding error of a microsecond must not select the next price.
             if passed >= wanted - 1e-6 {
                 return Some(*price);
             }
@@ -91,24 +91,24 @@ impl PriceHistory {
         held.last().map(|(price, _)| *price)
     }
 
-    /// The price that held at a moment, if it is known, and its changes since.
+    /// The price at a moment, if known, and its later changes.
     #[must_use]
     pub fn since(&self, from: Timestamp) -> PriceHistory {
         let held = self.points.partition_point(|point| point.at <= from).saturating_sub(1);
         PriceHistory { points: self.points[held..].to_vec(), ..self.clone() }
     }
 
-    /// For which share of the time the price was above a bid, 0 to 1. `None`: nothing is known of that time.
+    /// Share of the time with a price above the bid, 0 to 1. `None`: that time is unknown.
     pub fn share_above(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> Option<f64> {
         let held = self.held(from, to);
         let total: f64 = held.iter().map(|(_, secs)| secs).sum();
-        // The empty sum of the standard library is minus zero, and people would see it.
+        // `sum()` of an empty iterator is -0.0, which would show; `fold` starts at 0.
         let above = held.iter().filter(|(price, _)| *price > bid).fold(0.0, |above, (_, secs)| above + secs);
         (total > 0.0).then(|| above / total)
     }
 
-    /// When the price is above a bid for the first time, from a moment on and before another: then a machine of that bid is taken.
-    /// What was before the first point is not known, and takes none.
+    /// When the price first exceeds a bid between two moments: EC2 then interrupts a machine with
+    /// that bid. Time before the first point is left out.
     pub fn first_above(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> Option<Timestamp> {
         let ends = self.points.iter().skip(1).map(|point| point.at).chain([to]);
         let above = self.points.iter().zip(ends).find(|(point, end)| point.price > bid && *end > from && point.at < to);

@@ -1,4 +1,5 @@
-//! The most a spot machine may cost an hour, as the user says it: `0.65`, `"80% of on-demand"`, `"p95 of 14d"`, `"auto"`.
+//! The most a spot machine may cost an hour, as the user writes it: `0.65`, `"80% of on-demand"`,
+//! `"p95 of 14d"`, `"auto"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +8,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Span, Usd};
 
-/// A rule that gives a bid. Evaluating it against a price history is the work of `policy`.
+/// A rule for a bid. `policy` evaluates it against a price history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PriceRule {
     /// A fixed price in dollars per hour.
     Fixed(Usd),
     /// A share of the on-demand price, in percent: (0, 1000].
     PercentOfOnDemand(f64),
-    /// A time-weighted quantile of the price history; the percentile in [0, 100], the window back from now.
+    /// A time-weighted quantile of the price history: the percentile in [0, 100], the window back
+    /// from now.
     Quantile { percentile: f64, window: Span },
-    /// Chosen from the history by the shipped rule.
+    /// Chosen from the history by the built-in rule.
     Auto,
 }
 
@@ -29,11 +31,11 @@ pub enum PriceRuleError {
     TooFar { text: String },
 }
 
-/// As long as EC2 keeps prices.
+/// How long EC2 keeps prices.
 const KEPT: Span = Span::from_secs(90 * 86_400);
 
 impl PriceRule {
-    /// How far back the rule must see; `None`: it needs no history.
+    /// How much history the rule needs; `None`: none.
     pub fn looks_back(self) -> Option<Span> {
         match self {
             PriceRule::Quantile { window, .. } => Some(window),
@@ -45,7 +47,7 @@ impl PriceRule {
 impl FromStr for PriceRule {
     type Err = PriceRuleError;
 
-    /// As people write it. A record of an older version may look back further (`of_record`).
+    /// Syntax for people. A record of an older version may look back further (`of_record`).
     fn from_str(text: &str) -> Result<Self, PriceRuleError> {
         match PriceRule::of_record(text)? {
             PriceRule::Quantile { window, .. } if window > KEPT => Err(PriceRuleError::TooFar { text: text.to_owned() }),

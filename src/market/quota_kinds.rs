@@ -1,7 +1,8 @@
-//! Which quotas of EC2 count which machines.
+//! EC2's quotas and the machines that they count.
 //!
-//! The codes and names are those of Service Quotas (`aws service-quotas list-service-quotas --service-code ec2`, and AWS's page
-//! "Amazon EC2 instance type quotas"). What must never live here: how much of one is left ([`Quota`](super::Quota)).
+//! Codes and names come from Service Quotas (`aws service-quotas list-service-quotas --service-code
+//! ec2`) and AWS's page "Amazon EC2 instance type quotas". [`Quota`](super::Quota) has the amounts
+//! left.
 
 use std::collections::BTreeSet;
 
@@ -9,21 +10,21 @@ use super::{Catalog, Cloud, Market, Offer, is_of_any};
 
 const STANDARD: &[&str] = &["a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"];
 
-/// A quota in vCPUs, of one market.
+/// A quota in vCPUs, for one market.
 #[derive(Debug, PartialEq, Eq)]
 pub struct QuotaKind {
-    /// What a request for more is addressed to.
+    /// Quota code for an increase request.
     pub code: &'static str,
     pub name: &'static str,
     pub market: Market,
-    /// As [`Quota::families`](super::Quota).
+    /// See [`Quota::families`](super::Quota).
     pub families: &'static [&'static str],
-    /// What its machines are called in a line, where GPU machines are among them.
+    /// Short name of its GPU machines, if it counts any.
     pub gpus: Option<&'static str>,
 }
 
 impl QuotaKind {
-    /// Whether it counts machines of this type, where they are of its market.
+    /// Whether it counts this type, on its own market.
     pub fn counts(&self, instance_type: &str) -> bool {
         is_of_any(instance_type, self.families)
     }
@@ -37,8 +38,8 @@ const fn gpus(word: &'static str, kind: QuotaKind) -> QuotaKind {
     QuotaKind { gpus: Some(word), ..kind }
 }
 
-/// The quotas that machines of ours fall under. On the spot market generations of P have their own, and the page names none for P6:
-/// what no row counts is said to be so ([`uncounted`]).
+/// The quotas for our machines. On spot, each generation of P has its own quota. AWS's page has
+/// none for P6, so a type without a row is reported ([`uncounted`]).
 pub const QUOTA_KINDS: &[QuotaKind] = &[
     gpus("G and VT", kind("L-DB2E81BA", "Running On-Demand G and VT instances", Market::OnDemand, &["g", "gr", "vt"])),
     gpus("P", kind("L-417A185B", "Running On-Demand P instances", Market::OnDemand, &["p"])),
@@ -61,7 +62,7 @@ pub const QUOTA_KINDS: &[QuotaKind] = &[
     kind("L-85EED4F7", "All DL Spot Instance Requests", Market::Spot, &["dl"]),
 ];
 
-/// Those that count GPU machines.
+/// The quotas that count GPU machines.
 pub fn gpu_quotas() -> impl Iterator<Item = &'static QuotaKind> {
     QUOTA_KINDS.iter().filter(|kind| kind.gpus.is_some())
 }
@@ -70,7 +71,7 @@ fn is_counted(instance_type: &str, market: Market) -> bool {
     QUOTA_KINDS.iter().any(|kind| kind.market == market && kind.counts(instance_type))
 }
 
-/// What should be said of an offer that no row counts: a plan of it shows no quota, and that is not to read as if it had none.
+/// A remark for an offer without a row: the plan shows no quota, although one may exist.
 pub fn uncounted(offer: &Offer) -> Option<String> {
     let is_uncounted = offer.cloud == Cloud::Aws && !is_counted(&offer.instance_type, offer.market);
     is_uncounted.then(|| {
@@ -81,13 +82,13 @@ pub fn uncounted(offer: &Offer) -> Option<String> {
     })
 }
 
-/// The families of the shipped catalogue that no row counts on a market: `p6`.
+/// Families of the shipped catalogue without a row on a market: `p6`.
 pub fn uncounted_families(market: Market) -> BTreeSet<&'static str> {
     let uncounted = Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).filter(|name| !is_counted(name, market));
     uncounted.filter_map(|name| name.split(['.', '-']).next()).collect()
 }
 
-/// Whether one quota of one region counts both; of a family that is in none of the table, its machines share one of their own.
+/// Whether both offers share a quota. A family without a row is treated as its own quota.
 pub fn share_a_quota(one: &Offer, other: &Offer) -> bool {
     let both = |kind: &QuotaKind| kind.market == one.market && kind.counts(&one.instance_type) && kind.counts(&other.instance_type);
     one.region == other.region && one.market == other.market && (one.family() == other.family() || QUOTA_KINDS.iter().any(both))

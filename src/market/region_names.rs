@@ -1,11 +1,11 @@
-//! The names of AWS's regions, to tell a slip of the finger from a place.
+//! The names of AWS's regions, to recognise typing errors.
 //!
-//! Only ever a hint beside something that has failed: regions are opened after this list was made, and an emulator may call its
-//! own whatever it likes. Of botocore 1.44.5 (Apache-2.0). What must never live here: a refusal.
+//! Used only for hints after a failure, never to refuse a name: AWS opens new regions, and an
+//! emulator may use any name. From botocore 1.44.5 (Apache-2.0).
 
 use super::spelling::{NEAR_MAX, nearest};
 
-/// Those that anybody may use, or switch on.
+/// Regions that every account can use or enable.
 const REGIONS: &[&str] = &[
     "af-south-1",
     "ap-east-1",
@@ -50,8 +50,8 @@ const REGIONS: &[&str] = &[
     "us-west-2",
 ];
 
-/// `None`: the name is one that this version knows. Else the names that differ least from it, or begin most like it; none, where
-/// nothing does.
+/// `None`: the name is known. Otherwise the closest names by spelling, else by common beginning;
+/// may be empty.
 pub fn nearest_regions(name: &str) -> Option<Vec<&'static str>> {
     if REGIONS.contains(&name) {
         return None;
@@ -65,11 +65,11 @@ fn that_begin_alike(name: &str) -> Vec<&'static str> {
     let wanted = plain(name);
     let likeness = |known: &str| plain(known).chars().zip(wanted.chars()).take_while(|(a, b)| a == b).count();
     let best = REGIONS.iter().map(|known| likeness(known)).max().unwrap_or(0);
-    // Two letters are a part of the world.
+    // The first two letters are a part of the world.
     if best < 2 { Vec::new() } else { REGIONS.iter().copied().filter(|known| likeness(known) == best).take(NEAR_MAX).collect() }
 }
 
-/// The first word of a text that looks like a region and is none that this version knows.
+/// The first word that looks like a region but is unknown to this version.
 pub fn unknown_region(text: &str) -> Option<&str> {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').find(|word| looks_like_one(word) && nearest_regions(word).is_some())
 }

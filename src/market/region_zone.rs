@@ -1,10 +1,11 @@
-//! Where a machine stands.
+//! The place of a machine: cloud, region and zone.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Which cloud sells the machine. `Local` is this workstation; it costs nothing unless a price is given.
+/// The cloud that sells the machine. `Local` is this workstation, which is free unless a price is
+/// set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cloud {
@@ -57,20 +58,21 @@ name_type!(
     Region
 );
 name_type!(
-    /// An availability zone, such as `us-east-1a`. On the local cloud each workstation is one, `ws-3f2a9c1b`.
+    /// An availability zone, such as `us-east-1a`. On the local cloud each workstation is one,
+    /// `ws-3f2a9c1b`.
     Zone
 );
 
-/// How the zone of a workstation begins; no zone of a cloud does.
+/// Prefix of a workstation's zone; no zone of a cloud has it.
 const WORKSTATION: &str = "ws-";
 
 impl Zone {
-    /// The zone that a workstation is, by what it drew once.
+    /// The zone of a workstation, from its random id.
     pub fn of_workstation(drawn: &str) -> Zone {
         Zone::new(format!("{WORKSTATION}{drawn}"))
     }
 
-    /// Whether a zone's name is that of a workstation.
+    /// Whether this is the zone of a workstation.
     pub fn is_workstation(name: &str) -> bool {
         name.starts_with(WORKSTATION)
     }

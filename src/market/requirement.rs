@@ -1,15 +1,15 @@
-//! Which GPUs a job asks for: `A10G:1`, `H100`, `at least 24GiB`, `2 x 24GiB`, `none`.
+//! The GPUs that a job asks for: `A10G:1`, `H100`, `at least 24GiB`, `2 x 24GiB`, `none`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The GPUs that a job needs. `count = 0` means that it needs none.
+/// The GPUs that a job needs. `count = 0` means none.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct GpuRequirement {
     pub count: u32,
-    /// The model as the cloud names it, compared without case.
+    /// The model as the cloud names it; case is ignored.
     pub model: Option<String>,
     /// The least memory of each GPU, in MiB.
     pub memory_mib_min: Option<u64>,
@@ -22,14 +22,16 @@ pub struct RequirementError {
     text: String,
 }
 
-/// More GPUs than any machine has: a typing error.
+/// No machine has more GPUs; a larger number is a typing error.
 const GPUS_MAX: u32 = 64;
 
 impl GpuRequirement {
     pub const NONE: GpuRequirement = GpuRequirement { count: 0, model: None, memory_mib_min: None };
 
-    /// `A10G` is `NVIDIA A10G`, and `A10` is not; `A100-80GB` is `NVIDIA A100-SXM4-80GB`, `RTX4090` is `GeForce RTX 4090`:
-    /// every part of the wanted name is a whole part of the GPU's, or several in a row. No name wanted: every GPU is it.
+    /// Whether a GPU has the wanted model. `A10G` matches `NVIDIA A10G`, but `A10` does not.
+    /// `A100-80GB` matches `NVIDIA A100-SXM4-80GB`, and `RTX4090` matches `GeForce RTX 4090`. Each
+    /// wanted part must equal one part of the GPU's name, or several in a row. Without a wanted
+    /// model, every GPU matches.
     pub fn is_model(&self, name: &str) -> bool {
         self.model.as_ref().is_none_or(|wanted| is_gpu_model(wanted, name))
     }

@@ -1,7 +1,6 @@
-//! A length of time as people write it: `30s`, `5m`, `2h`, `3d`, `1w`, `1h30m`, or `off`.
+//! A duration as people write it: `30s`, `5m`, `2h`, `3d`, `1w`, `1h30m`, or `off`.
 //!
-//! A bare integer is refused: SkyPilot reads it as minutes and dstack as seconds, so whoever writes one means
-//! something that we cannot know.
+//! A bare integer is refused as ambiguous: SkyPilot reads it as minutes, dstack as seconds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,11 +9,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A length of time, whole milliseconds. Serialised as text with units (`"1h30m"`).
+/// A duration in whole milliseconds. Serialised as text with units (`"1h30m"`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(Duration);
 
-/// Why a text is not a length of time. The message teaches the syntax.
+/// Why a text is not a duration. The message teaches the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
     #[error("`{text}` has no unit, write `{text}s` for seconds or `{text}m` for minutes")]
@@ -25,7 +24,7 @@ pub enum SpanError {
     TooLong { text: String },
 }
 
-/// Ten years: beyond it a typing error is likelier than a wish, and sums of spans stay far from overflow.
+/// Ten years: a longer span is probably a typing error, and sums stay far from overflow.
 const SECS_MAX: f64 = 10.0 * 366.0 * 86_400.0;
 
 const UNITS: [(&str, f64); 6] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0)];
@@ -76,7 +75,7 @@ impl FromStr for Span {
             rest = &rest[digits..];
             let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
             let (unit, factor) = UNITS.iter().find(|(unit, _)| *unit == &rest[..letters]).ok_or_else(syntax)?;
-            // `5m5m` was pasted twice.
+            // A repeated unit, as in `5m5m`, is a paste error.
             if said.contains(unit) {
                 return Err(syntax());
             }
@@ -91,7 +90,8 @@ impl FromStr for Span {
     }
 }
 
-/// The two largest units that say it: `6h 30m`, `45s`, `2d 3h`; below a minute with milliseconds only if there are any.
+/// The two largest units: `6h 30m`, `45s`, `2d 3h`; below a minute with tenths or milliseconds if
+/// needed.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.0.as_secs();
@@ -121,7 +121,7 @@ impl fmt::Debug for Span {
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let total = self.0.as_millis();
-        // Exact, unlike Display: a record must read back as it was written.
+        // Exact, unlike Display: a record must read back unchanged.
         let text = match total {
             t if t % 3_600_000 == 0 && t > 0 => format!("{}h", t / 3_600_000),
             t if t % 60_000 == 0 && t > 0 => format!("{}m", t / 60_000),
@@ -154,7 +154,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// How long it is from one moment to another; nothing when it is the other way round.
+/// Time from one moment to another; zero if `to` is earlier.
 pub fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }

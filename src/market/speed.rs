@@ -1,7 +1,7 @@
-//! How fast a job works on one kind of machine, beside another.
+//! Relative speed of a job on different machines.
 //!
-//! A figure without a unit: only what it is beside another one counts, so that nobody need say which machine is a 1. What must
-//! never live here: which offer is better (`policy::purchase::placement`).
+//! A speed has no unit; only ratios count, so the user need not define the 1.
+//! `policy::purchase::placement` chooses the offer.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Offer;
 use super::requirement::is_gpu_model;
 
-/// By GPU model or by instance type, as the user wrote it. What nobody has named works at 1.
+/// By GPU model or instance type, as the user wrote it. Other machines have speed 1.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Speeds(BTreeMap<String, f64>);
@@ -28,8 +28,8 @@ impl Speeds {
         self.0.iter().map(|(name, speed)| (name.as_str(), *speed))
     }
 
-    /// `None`: nobody has said. An instance type goes before a model, and of models the one with most to say: `A100-80GB`
-    /// before `A100`.
+    /// `None`: not given. An instance type overrides a model, and a longer model name overrides a
+    /// shorter one: `A100-80GB` before `A100`.
     pub fn said(&self, offer: &Offer) -> Option<f64> {
         let of_type = self.0.get(&offer.instance_type);
         let model = offer.gpu_model.as_deref();
@@ -41,7 +41,7 @@ impl Speeds {
         self.said(offer).unwrap_or(1.0)
     }
 
-    /// What was measured on a type of machine goes before what was said of it.
+    /// A measured speed replaces the user's figure.
     pub fn measured(&mut self, instance_type: &str, speed: f64) {
         self.0.insert(instance_type.to_owned(), speed);
     }

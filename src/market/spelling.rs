@@ -1,11 +1,11 @@
-//! The names that a mistyped one was probably meant to be.
+//! Suggestions for a mistyped name.
 //!
-//! By the fewest letters that differ, as a hint beside something that has failed. What must never live here: a refusal.
+//! The names with the fewest changed letters, as a hint after a failure, never to refuse a name.
 
-/// So many names are a hint; more are a list.
+/// How many names a hint may list.
 pub(crate) const NEAR_MAX: usize = 3;
 
-/// Those that differ least, in their order; none, where all differ in more than a quarter of their letters.
+/// The closest names in order; none if all differ in more than a quarter of their letters.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = name.to_ascii_lowercase();
     let mut near: Vec<(usize, &str)> = known.map(|known| (distance(&wanted, &known.to_ascii_lowercase()), known)).collect();
@@ -19,13 +19,13 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
     near.into_iter().take(NEAR_MAX).map(|(_, known)| known).collect()
 }
 
-/// `did you mean A100 or A10G?`; `None`: nothing is near.
+/// `did you mean A100 or A10G?`; `None`: no name is close.
 pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let near = nearest(name, known);
     (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
 }
 
-/// How many letters must be put in, taken out or changed (Levenshtein); `strsim` has it, and is not carried by the agent.
+/// Levenshtein distance. `strsim` has it too, but the agent does not include that crate.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,4 +1,4 @@
-//! What a cloud sells now, as far as it told.
+//! The current market, as reported by a cloud.
 
 use std::collections::BTreeSet;
 
@@ -6,32 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use super::{Market, Offer, PriceHistory, Region};
 
-/// The offers of one moment, and what is needed to judge them.
+/// The offers at one moment, with the data to judge them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supply {
-    /// What satisfies the requirement, in every zone and market that the job allows.
+    /// Offers that satisfy the requirement, in every allowed zone and market.
     pub offers: Vec<Offer>,
-    /// The price histories of the spot offers, where they were asked for.
+    /// Price histories of the spot offers, if requested.
     pub histories: Vec<PriceHistory>,
     pub quotas: Vec<Quota>,
-    /// Types that do not fit, or cannot be had, each with the reason in words.
+    /// Types that do not fit or are unavailable, each with the reason.
     pub refused: Vec<String>,
-    /// What a person should know of these facts: that a price list is an old one, for example.
+    /// Remarks for the user, for example that a price list is old.
     pub notes: Vec<String>,
-    /// Where something would do and is not offered, because no price of it is known.
+    /// Regions with a suitable machine that is not offered, because its price is unknown.
     pub unpriced: BTreeSet<Region>,
 }
 
 /// How many vCPUs of a family an account may run in a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
-    /// As the cloud names it: `All G and VT Spot Instance Requests`.
+    /// The cloud's name: `All G and VT Spot Instance Requests`.
     pub name: String,
-    /// `L-3819A6DF`: what a request for more is addressed to.
+    /// The code for an increase request: `L-3819A6DF`.
     pub code: String,
     pub region: Region,
     pub market: Market,
-    /// The first letters of the types that it covers, or those with the generation: `["g", "vt"]`, `["p5"]`.
+    /// Leading letters of the types that it counts, with the generation or without: `["g", "vt"]`,
+    /// `["p5"]`.
     pub families: Vec<String>,
     pub vcpus_max: u32,
     pub vcpus_used: u32,
@@ -48,12 +49,13 @@ impl Quota {
     }
 }
 
-/// Whether it is of one of these families (`is_of_family`).
+/// Whether a type belongs to one of these families (`is_of_family`).
 pub fn is_of_any(instance_type: &str, families: &[impl AsRef<str>]) -> bool {
     families.iter().any(|family| is_of_family(instance_type, family.as_ref()))
 }
 
-/// `g5.xlarge` is of `g` and of `g5`; `gr6.4xlarge` is of `gr` and not of `g`; `p5en.48xlarge` is of `p5`.
+/// `g5.xlarge` is in `g` and `g5`; `gr6.4xlarge` is in `gr` but not `g`; `p5en.48xlarge` is in
+/// `p5`.
 fn is_of_family(instance_type: &str, family: &str) -> bool {
     let letters = instance_type.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(instance_type.len());
     let digits = instance_type[letters..].find(|letter: char| !letter.is_ascii_digit()).unwrap_or(0);
@@ -61,7 +63,7 @@ fn is_of_family(instance_type: &str, family: &str) -> bool {
 }
 
 impl Supply {
-    /// Joins what another place sells.
+    /// Adds the supply of another place.
     pub fn extend(&mut self, other: Supply) {
         self.offers.extend(other.offers);
         self.histories.extend(other.histories);

@@ -1,10 +1,12 @@
-//! `lamp doctor`: whether everything that jobs need is there, and what to type where it is not.
+//! `lamp doctor`: checks that everything jobs need is there, and says what to type if not.
 //!
 //! ```text
 //!   checks of this workstation ─┐
-//!   checks of AWS (doctor_aws) ─┴─ all at once ─ a line each, in their order ─ the worst is the exit code
+//!   checks of AWS (doctor_aws) ─┴─ in parallel ─ one line each ─ the worst is the exit code
 //! ```
-//! It changes nothing, but with `--prove`, which is another thing (prove.rs). What must never live here: what is well and what is not (`policy::account::doctor`).
+//!
+//! It changes nothing, except with `--prove` (prove_shutdown.rs). Not here: which results are good
+//! (`policy::account::doctor`).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -35,14 +37,14 @@ pub struct Args {
     pub proof: super::prove_shutdown::ProofArgs,
 }
 
-/// Said of all that is asked of AWS once it knows us.
+/// Shown for AWS checks that are skipped because AWS does not accept the credentials.
 pub const NOT_KNOWN: &str = "not asked: AWS does not know us";
 
-/// What will be known; the order is that of the output.
+/// A running check. The results are printed in the order of the list.
 pub type Asked<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
 
 /// # Errors
-/// Nothing says where the state folder is.
+/// Fails when the path of the state folder is unknown.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.prove {
         return super::prove_shutdown::run(&args.proof, context).await;
@@ -83,7 +85,7 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     }
     let printer = &context.printer;
     let width = checks.iter().map(|check| check.check.len()).max().unwrap_or(0);
-    // A dozen lines that say the same hide the one that says why.
+    // A dozen equal lines would hide the one with the reason.
     let alike = |check: &&Check| check.level == Level::Skipped && check.said == NOT_KNOWN;
     let unasked: Vec<&str> = checks.iter().filter(alike).map(|check| check.check.as_str()).collect();
     for (at, check) in checks.iter().enumerate() {
@@ -113,7 +115,8 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     let (failures, unknown, warnings) = (number(Level::Failure), number(Level::Unknown), number(Level::Warning));
     printer.note(match (failures, unknown, warnings) {
         (0, 0, 0) => "all is well".to_owned(),
-        // Nothing here uses AWS yet, so that is no fault; whoever asks whether it could be used reads it here.
+        // Nothing here uses AWS yet, so this is only a warning. The note still says that AWS cannot
+        // be used.
         (0, 0, warnings) if checks.iter().any(|check| check.check == "credentials" && check.level == Level::Warning) => {
             format!("nothing that is set up is broken, and AWS cannot be used yet; warnings: {warnings}")
         }
@@ -123,14 +126,14 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     });
 }
 
-/// The first mistake of the configuration that a job of nothing but a command has too.
+/// The first configuration error that also stops a job with only a command.
 fn refuses_every_job(context: &Context) -> Option<Finding> {
     let job = JobArgs { command: vec!["true".to_owned()], ..JobArgs::default() }.read(context).ok()?;
     let path = context.user.path.as_deref().map(|path| shown(path, &context.current_dir))?;
     job.findings.into_iter().find(|finding| finding.severity == Severity::Error && finding.file.as_deref() == Some(path.as_str()))
 }
 
-/// That it can be read is known: nothing runs with one that cannot. What it says for every job may still let none of them run.
+/// A configuration that can be read may still let no job run.
 fn configuration(context: &Context) -> Check {
     match &context.user.path {
         Some(_) if let Some(wrong) = refuses_every_job(context) => {
@@ -148,7 +151,7 @@ fn configuration(context: &Context) -> Check {
     }
 }
 
-/// The job root, read the way that jobs read it.
+/// Reads the job root the way jobs do.
 async fn place(context: &Context) -> Check {
     let name = "job root";
     let said = format!("{} (from the {})", context.job_root, context.job_root_origin);
@@ -159,7 +162,7 @@ async fn place(context: &Context) -> Check {
             return Check::failure(name, fault.sentence()).fix(fault.hint.clone().unwrap_or_else(|| elsewhere.to_owned()));
         }
     };
-    // The first job makes the folder. Whether it can be made is tried here.
+    // The first job creates the folder. This tests whether it can be created.
     if let Some(folder) = context.job_root.strip_prefix("file://")
         && let Err(error) = wire::can_be_made(folder.as_ref())
     {

@@ -1,4 +1,4 @@
-//! AWS's part of `lamp doctor`: who we are first, then everything else at once.
+//! The AWS checks of `lamp doctor`: the identity first, then all others in parallel.
 
 #[cfg(feature = "aws")]
 mod asked {
@@ -27,17 +27,17 @@ mod asked {
     use crate::wire::setup::{AwsDoctor, Ends, Who};
     use crate::wire::{Clock, Workstation, causes};
 
-    /// What all questions share. Who we are is asked once; who needs the answer waits for it.
+    /// The checks share this. The identity is asked once; checks that need it wait.
     struct Desk {
         doctor: AwsDoctor,
-        /// Who we are, and what AWS's clock says.
+        /// The caller identity, and how many seconds the local clock is ahead of AWS's.
         who: OnceCell<(Who, Result<i64, String>)>,
         names: OnceCell<SetupNames>,
         said: AwsFile,
-        /// What jobs have where their file does not say otherwise.
+        /// The machine settings of jobs whose file sets none.
         machine: MachineFile,
         owner: String,
-        /// Jobs have an alarm, where their file does not say otherwise.
+        /// Whether jobs have an alarm when their file does not say.
         armed: bool,
         bucket: Option<(String, String)>,
         workstation: Workstation,
@@ -53,7 +53,7 @@ mod asked {
             &self.met().await.0
         }
 
-        /// The account; `None` where AWS does not know us: then nothing else is asked.
+        /// The account. `None`: the identity is unknown, and the other checks do not ask AWS.
         async fn account(&self) -> Option<&str> {
             if let Who::Known { account, .. } = self.who().await { Some(account) } else { None }
         }
@@ -76,7 +76,8 @@ mod asked {
             self.names.get_or_init(make).await
         }
 
-        /// What jobs' machines are, where their file does not say otherwise: a machine of arm64 is bought only where its type is named.
+        /// The default architecture of jobs' machines. Arm64 is bought only when every named type
+        /// is arm64.
         fn arch(&self) -> Arch {
             let named = self.machine.instance_types.iter().flatten().filter_map(|name| Catalog::shipped().machine_type(name));
             let mut archs = named.map(|kind| kind.arch);
@@ -86,13 +87,12 @@ mod asked {
             }
         }
 
-        /// Whether anything here means to use AWS.
         fn is_meant(&self) -> bool {
             self.bucket.is_some() || self.said != AwsFile::default()
         }
     }
 
-    /// What was not asked, because who we are comes first.
+    /// The result of a check that was skipped because the identity is unknown.
     async fn unasked(desk: &Desk, name: &str) -> Vec<Check> {
         vec![match desk.who().await {
             Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer").fix(AFTER_CREDENTIALS),
@@ -147,7 +147,7 @@ mod asked {
     fn boxed<'a>(desk: Rc<Desk>, ask: impl AsyncFnOnce(&Desk) -> Vec<Check> + 'a) -> Asked<'a> {
         Box::pin(async move {
             let mut checks = ask(&desk).await;
-            // Whoever does not use AWS is not kept from anything.
+            // A user without AWS settings gets warnings only.
             for check in checks.iter_mut().filter(|check| !desk.is_meant() && check.level >= Level::Unknown) {
                 check.level = Level::Warning;
             }
@@ -177,7 +177,7 @@ mod asked {
     async fn region(desk: &Desk) -> Check {
         let (home, known) = desk.doctor.home().await;
         let all = desk.doctor.regions().await;
-        // Regions are newer than this program, and an emulator has its own: a doubt, and no fault.
+        // AWS adds regions after a release, and an emulator has its own: a warning, not a failure.
         let unknown = all.iter().find_map(|name| region_arg::unknown(name));
         match (known, unknown, all.len()) {
             (true, Some(unknown), _) => {
@@ -185,7 +185,7 @@ mod asked {
             }
             (false, ..) => {
                 let fix = "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
-                // Whoever has no credentials and means to use none is asked for no region either.
+                // A user without credentials and AWS settings needs no region.
                 let is_idle = !desk.is_meant() && matches!(desk.who().await, Who::NoCredentials(_));
                 let level = if is_idle { Level::Skipped } else { Level::Warning };
                 Check::new("region", level, format!("nothing names one: {home} is taken")).fix(fix)
@@ -245,7 +245,7 @@ mod asked {
         if desk.account().await.is_none() {
             return unasked(desk, "sweeper").await;
         }
-        // Without a bucket there is nothing that it could look after.
+        // The sweeper works only on a job root in a bucket.
         if desk.bucket.is_none() {
             return vec![Check::new("sweeper", Level::Skipped, "it looks after a job root in a bucket")];
         }
@@ -256,7 +256,7 @@ mod asked {
             SweeperDir::new(store, &name).newest_visit().await.map_err(|error| causes(&error).join(": "))
         };
         let ((function, schedule), visit) = tokio::join!(desk.doctor.sweeper(&name), visit);
-        // By AWS's clock, not by ours.
+        // The time by AWS's clock.
         let ahead = desk.met().await.1.as_ref().copied().unwrap_or(0);
         let now = desk.clock.now() - SignedDuration::from_secs(ahead);
         let seen = SweeperSeen { name, function, schedule, visit };
@@ -286,7 +286,7 @@ mod asked {
         futures::future::join_all(each).await.concat().iter().map(|found| judge_network(names, found)).collect()
     }
 
-    /// Nothing where none is named: a default subnet has its way out from AWS.
+    /// Empty when no subnet is configured: default subnets reach the internet.
     async fn subnets(desk: &Desk) -> Vec<Check> {
         let Some(named) = desk.said.subnets.as_ref().filter(|named| !named.is_empty()) else { return Vec::new() };
         if desk.account().await.is_none() {
@@ -295,7 +295,7 @@ mod asked {
         let regions = &desk.names().await.regions;
         let found = futures::future::join_all(regions.iter().map(|region| desk.doctor.subnets(region))).await;
         let seen: Option<Vec<&[SubnetFound]>> = found.iter().map(|found| found.there().map(Vec::as_slice)).collect();
-        // Where one region did not answer, the subnet may be there.
+        // If one region did not answer, the subnet may be there.
         let absent = seen.map_or_else(Vec::new, |seen| {
             let is_there = |id: &String| seen.iter().flat_map(|subnets| subnets.iter()).any(|subnet| subnet.id == *id);
             named.iter().filter(|id| !is_there(id)).cloned().collect::<Vec<_>>()
@@ -327,7 +327,7 @@ mod asked {
         futures::future::join_all(each).await
     }
 
-    /// Where the catalogue has a price, nobody is asked.
+    /// AWS is asked only when the catalogue has no disk price.
     async fn disk_prices(desk: &Desk) -> Vec<Check> {
         if desk.account().await.is_none() {
             return unasked(desk, "disk price").await;
@@ -351,7 +351,7 @@ mod asked {
 #[cfg(feature = "aws")]
 pub use asked::checks;
 
-/// This `lamp` knows nothing of AWS.
+/// This `lamp` was built without AWS.
 #[cfg(not(feature = "aws"))]
 pub fn checks<'a>(
     _context: &crate::cli::Context,

@@ -1,7 +1,8 @@
-//! `lamp iam NAME`: a policy of `config/iam`, filled in for this user and this job root. Asks nobody.
+//! `lamp iam NAME`: prints a policy of `config/iam`, filled in for this user and job root. It sends
+//! no request.
 //!
-//! Whose policy it is decides which machines it may touch, and whoever types it may not be whoever gets it: that is said on
-//! stderr.
+//! A policy allows only the machines of one owner. The person who prints it may be another one, so
+//! a note on stderr names the owner.
 
 use clap::{Args as ClapArgs, ValueEnum};
 
@@ -58,11 +59,11 @@ pub enum Name {
     BoxSession,
 }
 
-/// Buckets as `lamp init aws` names them: whoever makes the account ready has none yet.
+/// The pattern of `lamp init aws`'s bucket names: at set-up no bucket exists yet.
 const BUCKETS: &str = "lamplighter-*";
 
 /// # Errors
-/// Nothing says which bucket, or which region.
+/// Fails when the bucket or the region is unknown.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let named = args.bucket.as_ref().map(|bucket| format!("s3://{}", bucket.trim_start_matches("s3://")));
     let root = named.as_deref().unwrap_or(&context.job_root);
@@ -74,11 +75,11 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = prefix.trim_matches('/');
     let regions = if args.region.is_empty() { context.user.aws.regions.clone().unwrap_or_default() } else { args.region.clone() };
-    // What is made once is bound by its names; where does not matter, but for the word that every name begins with.
+    // Set-up permissions are bound by names. The region only gives the partition in each ARN.
     if regions.is_empty() && !is_setup {
         return missing("region", "--region names it, or `regions` in [aws] of the configuration");
     }
-    // `lamp init aws` makes what has its own names only.
+    // `lamp init aws` creates only resources with its own names.
     let profile = context.user.aws.instance_profile.as_deref().filter(|_| !is_setup);
     let permissions = Permissions {
         partition: partition(regions.first().map_or("", String::as_str)).to_owned(),
@@ -99,7 +100,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Name::Session => PolicyName::Session,
         Name::BoxSession => PolicyName::BoxSession,
     }));
-    // The machines' own policies name no owner.
+    // The policies of machines name no owner.
     if args.owner.is_none() && !matches!(args.name, Name::Box | Name::BoxSession) {
         let you = &context.user.owner;
         context.printer.note(format!("for the owner `{you}`, who you are here; `--owner NAME` prints it for somebody else"));

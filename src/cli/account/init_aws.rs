@@ -1,10 +1,11 @@
-//! `lamp init aws`: an account made ready for machines, once.
+//! `lamp init aws`: makes an account ready for machines.
 //!
 //! ```text
-//!   look -> plan (policy::account::setup_plan) -> the table -> a question -> the steps -> the configuration
+//!   look -> plan (setup_plan) -> the table -> a question -> the steps -> the configuration
 //! ```
-//! What is there already is left alone, so that it can be run again at any time. What must never live here: which step is
-//! right.
+//!
+//! Existing resources are left alone, so the command can be repeated. Not here: which steps are
+//! right (`policy::account::setup_plan`).
 
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ pub struct Args {
     pub instead: bool,
 }
 
-/// Jobs in the job root of until now: nothing that is typed from now on would find them.
+/// Jobs in the previous job root: later commands would not find them.
 async fn left_behind(context: &Context, changed: &[String], next: &str) -> Option<Lying> {
     let moves = changed.iter().any(|line| line.starts_with("job_root"));
     let lying = if moves { Lying::behind(context, next).await? } else { return None };
@@ -66,10 +67,11 @@ async fn left_behind(context: &Context, changed: &[String], next: &str) -> Optio
     Some(lying)
 }
 
-/// What the names of regions begin with that are no part of AWS's ordinary partition: other addresses, other price lists, other accounts.
+/// Prefixes of regions outside AWS's ordinary partition. They have other endpoints, price lists and
+/// accounts.
 const ELSEWHERE: [&str; 5] = ["cn-", "us-gov-", "us-iso", "eusc-", "eu-isoe-"];
 
-/// A bucket and roles would be made for nothing: without prices and a job root no machine is bought there.
+/// Without prices and a job root no machine can be bought there, so a bucket and roles are useless.
 fn refuse_elsewhere(regions: &[String]) -> Result<(), Fault> {
     let Some(region) = regions.iter().find(|region| ELSEWHERE.iter().any(|other| region.starts_with(other))) else { return Ok(()) };
     let what = format!("`{region}` is in a partition of AWS of its own, whose prices and addresses of S3 this version does not know");
@@ -77,7 +79,7 @@ fn refuse_elsewhere(regions: &[String]) -> Result<(), Fault> {
 }
 
 /// # Errors
-/// Nobody answers, something of somebody else's is in the way, or it is not confirmed.
+/// Fails when AWS does not answer, another owner's resource is in the way, or the user declines.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let place = &args.place;
     let setup = open(context, place, args.session_manager).await?;
@@ -137,7 +139,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     write(context, Lines::Added, configuration.as_ref(), &wanted);
     tell(&lines, true);
-    // The question, and the steps after it, have scrolled it away.
+    // The question and the steps have scrolled it off the screen.
     left_behind.iter().for_each(|lying| context.printer.note(lying.stays()));
     context.printer.note("next: `lamp doctor` looks at all of it; `lamp iam controller` prints what a user of it must be allowed");
     if !args.sweeper {
@@ -146,7 +148,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(left_undone(context, &lines))
 }
 
-/// Says at the very end what machines still lack.
+/// Warns, at the very end, about what machines still lack.
 fn left_undone(context: &Context, lines: &[SetupLine]) -> ExitCode {
     let lacking: Vec<&SetupLine> = lines.iter().filter(|line| line.lacks).collect();
     for line in &lacking {
@@ -165,18 +167,20 @@ async fn planned(args: &Args, context: &Context, setup: &AwsSetup, found: &Setup
     lines
 }
 
-/// What goes on where it stopped.
+/// The command that continues after a failed step.
 const AGAIN: &str = "lamp init aws";
 
-/// Whoever made the role writes its policy with the next call, and IAM shows it within seconds. After so long he was broken off.
+/// The caller that made the role writes its policy with the next call, and IAM shows it within
+/// seconds. After this time that caller must have stopped.
 const POLICY_FOLLOWS_WITHIN: Duration = Duration::from_secs(12);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Two have begun at once. Who made the role has decided which job root it is for: the other looks again, and does what is left to
-/// do, which is part of what was agreed to, or is refused. `--instead` was said of what was there before, and binds nothing here.
+/// Two calls ran at once. The one that made the role chose its job root. This one looks again and
+/// does the rest, or is refused. `--instead` was meant for the earlier state, so it is not used
+/// here.
 ///
 /// # Errors
-/// It is for another job root, or this happens a second time.
+/// Fails when the role is for another job root, or this happens twice.
 async fn go_on_beside(args: &Args, context: &Context, setup: &AwsSetup, thing: &str) -> Result<Vec<SetupLine>, Fault> {
     context.printer.note(format!("{thing}: somebody else has just made it, and what is there is looked at again"));
     let until = context.clock.mono() + POLICY_FOLLOWS_WITHIN;
@@ -202,9 +206,9 @@ async fn go_on_beside(args: &Args, context: &Context, setup: &AwsSetup, thing: &
     }
 }
 
-/// An account that is ready, in a region where nothing can be bought, is told so before it is made.
+/// Warns about regions without a disk price, before anything is made there.
 fn warn_unpriced(context: &Context, regions: &[String]) {
-    // Of one that is none it was said already.
+    // An unknown region was reported before.
     let unpriced = |name: &&String| Catalog::shipped().disk_gib_month(&Region::new(name.as_str())).is_none() && region_arg::unknown(name).is_none();
     let unpriced: Vec<String> = regions.iter().filter(unpriced).cloned().collect();
     if !unpriced.is_empty() {
@@ -212,8 +216,8 @@ fn warn_unpriced(context: &Context, regions: &[String]) {
     }
 }
 
-/// The machines' role and the configuration name the same bucket, before and after: a job that is kept in one is out of reach
-/// for machines of the other.
+/// The machines' role and the configuration must name the same bucket, before and after. A machine
+/// cannot reach a job in another bucket.
 async fn keep_one_bucket(args: &Args, context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(), Fault> {
     let wanted = setup.names.job_root();
     let said = context.user.job_root.as_deref().filter(|root| bucket_of(root).is_some()).map(|root| root.trim_end_matches('/').to_owned());

@@ -1,4 +1,5 @@
-//! `lamp` where AWS Lambda starts it: no words, no terminal, no home; the environment says what to do (docs/aws.md).
+//! `lamp` as AWS Lambda starts it: no arguments, terminal or home. The environment configures it
+//! (docs/aws.md).
 
 use crate::cli::shell::main::block_on;
 use crate::cli::{ExitCode, Fault};
@@ -6,7 +7,7 @@ use crate::config::Environment;
 use crate::wire::sweeper::{SweeperSettings, serve};
 
 /// # Errors
-/// Always, when it ends at all: Lambda ends a function by taking its machine away.
+/// Fails whenever it returns: Lambda normally stops the process itself.
 pub fn run(api: &str, environment: &Environment) -> Result<ExitCode, Fault> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let settings = match (environment.job_root.clone(), environment.owner.clone()) {

@@ -1,4 +1,5 @@
-//! Verbs of the account: `doctor`, `init aws`, `uninit aws`, `iam`, `sweep`, and the proof that machines end.
+//! Commands for the account: `doctor`, `init aws`, `uninit aws`, `iam`, `sweep`, and the proof that
+//! machines end by themselves.
 
 pub(crate) mod doctor;
 pub(crate) mod doctor_aws;

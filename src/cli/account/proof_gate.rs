@@ -1,9 +1,11 @@
-//! May a machine be left alone? Not where nothing has shown lately that machines end by themselves.
+//! Whether a machine may run without a controller: only after a recent proof that machines end by
+//! themselves.
 //!
 //! ```text
-//!   who we are ──> the account's proofs ──> policy::account::shutdown_proof::standing ──> go on | refuse (exit code 111) | warn
+//!   identity ──> the account's proofs ──> standing ──> go on | refuse (exit code 111) | warn
 //! ```
-//! Only machines at AWS are asked for: one of this workstation bills nobody. What must never live here: how long a proof holds
+//!
+//! Only AWS machines need a proof: local machines cost nothing. Not here: how long a proof holds
 //! (`policy::account::shutdown_proof`).
 
 use std::collections::BTreeSet;
@@ -17,7 +19,7 @@ use crate::market::Cloud;
 use crate::policy::account::shutdown_proof::{Standing, not_tried, standing};
 use crate::wire::{Store, Workstation};
 
-/// Who leaves does not wait longer for a word of warning.
+/// A user who detaches waits at most this long for the warning.
 const WARN_WITHIN: Duration = Duration::from_secs(3);
 
 /// The account, and the newest proof of each region.
@@ -27,9 +29,9 @@ pub struct Proofs {
 }
 
 /// # Errors
-/// AWS does not know us, or the job root does not answer.
+/// Fails when AWS refuses the credentials, or the job root is unreachable.
 pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fault> {
-    // At once: a launch waits for each answer that must come after another.
+    // The requests run in parallel, because a launch waits for them.
     let (account, keys) = tokio::join!(account(workstation), proof_keys(&**store));
     let (account, keys) = (account?, keys.map_err(|error| job_root::record_fault(&error))?);
     let proofs = ProofDir::new(store.clone(), &account).among(&keys).await.map_err(|error| job_root::record_fault(&error))?;
@@ -37,7 +39,7 @@ pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fa
 }
 
 /// # Errors
-/// AWS does not know us.
+/// Fails when AWS refuses the credentials.
 pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
     workstation.aws_account().await.map_err(|why| {
         Fault::new(ExitCode::UNREACHABLE, format!("whose account this is cannot be asked: {why}"))
@@ -46,11 +48,11 @@ pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
     })
 }
 
-/// Where a job that is left alone may have a machine: a refusal or an interruption launches in any of these, wherever the first
-/// plan is.
+/// All regions where the job may get a machine. After a refusal or an interruption it may leave the
+/// first plan's region.
 pub async fn regions(workstation: &Workstation, machine: &MachineSpec, plan: &Plan) -> BTreeSet<String> {
     let mut regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
-    // That of a kept machine, where the configuration has changed since.
+    // A kept machine may be in a region that the configuration no longer names.
     regions.insert(plan.offer.region.to_string());
     regions
 }
@@ -60,7 +62,7 @@ impl Proofs {
         standing(self.proofs.iter().find(|proof| proof.region == region), context.clock.now())
     }
 
-    /// A proof that is good may be one of the deadline unit alone: whoever leaves a machine to it hears what nothing has shown.
+    /// A good proof may cover only the deadline unit. The note says what was not tried.
     fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
         let less = regions.iter().find_map(|region| match self.standing(context, region) {
             Standing::Good(proof) => not_tried(proof, &context.user.owner).map(|less| (region, less)),
@@ -74,7 +76,7 @@ impl Proofs {
     }
 
     /// # Errors
-    /// When a region has no good proof: then nothing may be left alone there. `plan` says what is at stake.
+    /// Fails when a region has no good proof. `plan` gives the cost at stake.
     pub fn refuse(&self, context: &Context, regions: &BTreeSet<String>, plan: Option<&Plan>) -> Result<(), Fault> {
         let bad: Vec<(&String, Standing<'_>)> =
             regions.iter().map(|region| (region, self.standing(context, region))).filter(|(_, standing)| !standing.is_good()).collect();
@@ -88,10 +90,10 @@ impl Proofs {
             self.account,
             words.join(", ")
         );
-        // A kept machine's disk would stay whoever ends it.
+        // Not for a kept machine: its disk bills after its end too.
         let stake = plan.filter(|plan| plan.starts.is_none()).map(|plan| format!("it would bill {} until somebody ends it", plan.offer.hourly()));
         let stake = stake.map(|stake| format!("; if its agent died and the other switches did not work, {stake}")).unwrap_or_default();
-        // Where nothing is planned, several jobs were asked for, and others may run already.
+        // Without a plan, several jobs were asked for, and some may run already.
         let meaning = if plan.is_some() {
             format!("nothing was started, and nothing bills{stake}")
         } else {
@@ -105,7 +107,7 @@ impl Proofs {
     }
 }
 
-/// For whoever leaves an attached job: it goes on, and they are told what nobody has shown.
+/// Warns a user who leaves an attached job that continues without a proof.
 pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, regions: &BTreeSet<String>) {
     let looked = tokio::select! {
         looked = look(workstation, store) => looked.ok(),
@@ -122,7 +124,7 @@ pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, r
     }
 }
 
-/// For whoever only looks at what `--detach` would do: it would be refused.
+/// Warns that `--detach` would be refused.
 pub async fn warn_beforehand(context: &Context, workstation: &Workstation, store: &Store, machine: &MachineSpec) {
     let regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
     if let Ok(Err(fault)) = look(workstation, store).await.map(|proofs| proofs.refuse(context, &regions, None)) {
@@ -130,7 +132,7 @@ pub async fn warn_beforehand(context: &Context, workstation: &Workstation, store
     }
 }
 
-/// Whether leaving such a machine alone asks for a proof.
+/// Whether leaving such a machine alone requires a proof.
 pub fn is_asked(cloud: Cloud, unproven: bool) -> bool {
     cloud != Cloud::Local && !unproven
 }

@@ -1,13 +1,15 @@
-//! `lamp doctor --prove`: buys the smallest machine, gives it no agent, and watches whether it ends by itself.
+//! `lamp doctor --prove`: buys the smallest machine, gives it no agent, and watches whether it ends
+//! by itself.
 //!
 //! ```text
-//!   what can be tried ──> plans ──> the most it costs, asked ──> begin ──> drive, as any job ──> receipts
-//!                                                                  └─ Ctrl-C: cancel, drive to the end ─┘
-//!   settled, ending ──> policy::account::shutdown_proof ──> proofs/<account>/<region>.json ──> what was proven
+//!   trials ──> plans ──> highest cost, confirmed ──> begin ──> drive as a job ──> receipts
+//!                                                    └─ Ctrl-C: cancel, drive to the end ─┘
+//!   settled, ending ──> shutdown_proof ──> proofs/<account>/<region>.json ──> what was proven
 //! ```
-//! Each trial is a job (docs/decisions/0017): its intent is recorded before the launch, its machine has tags and a hard cap,
-//! and when this process dies a daemon or `lamp sweep` ends it like any other. What must never live here: what is proven
-//! (`policy::account::shutdown_proof`).
+//!
+//! Each trial is a job (docs/decisions/0017). Its intent is recorded before the launch, and its
+//! machine has tags and a hard cap. If this process dies, a daemon or `lamp sweep` ends the
+//! machine. Not here: what is proven (`policy::account::shutdown_proof`).
 
 use std::pin::{Pin, pin};
 
@@ -56,16 +58,14 @@ pub struct ProofArgs {
     pub within: Option<SpanWord>,
 }
 
-/// What is tried, and its job.
 struct Attempt {
     trial: Trial,
     within: Span,
     dir: JobDir,
-    /// Says to `lamp status` that somebody here drives it.
+    /// Shows `lamp status` that this process drives the job.
     _driving: Option<DrivingLock>,
 }
 
-/// What everything here needs.
 struct Desk<'a> {
     context: &'a Context,
     workstation: Workstation,
@@ -76,7 +76,8 @@ struct Desk<'a> {
 }
 
 /// # Errors
-/// Something lacks, nobody said yes, no machine was to be had, or Ctrl-C was pressed.
+/// Fails when something is missing, the user declines, no machine is available, or Ctrl-C was
+/// pressed.
 pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault> {
     run::refuse_cloud(Cloud::Aws)?;
     let workstation = job_root::workstation(context)?;
@@ -85,7 +86,7 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     let store = job_root::open(context).await?;
     let controller = run::controller(&workstation, &store)?;
     let region = args.region.clone().unwrap_or(home);
-    // Nothing would be launched by a wrong clock, and somebody waits here.
+    // A wrong clock stops every launch, and the user waits: check it first.
     controller.check_clock().await.map_err(|error| clock_fault(&error))?;
     let desk = Desk { context, workstation, store, controller, account, region };
     let sweeper = desk.sweeper().await;
@@ -105,7 +106,8 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     }
     let what = format!("this buys {} in {}, which cost at most {most}", counted(planned.len() as u64, "machine"), desk.region);
     confirm::confirm(context, &what, args.yes, "nothing was started, and nothing bills")?;
-    // Heard from before anything is bought: a Ctrl-C meanwhile waits for its turn, and ends what was launched.
+    // Listens before anything is bought. A Ctrl-C during the launches takes effect after them, and
+    // ends them.
     let mut left = pin!(ctrl_c::left());
     let _not_yet = left.as_mut().now_or_never();
     let (attempts, memories) = desk.begin(planned).await?;
@@ -163,7 +165,7 @@ impl Desk<'_> {
         prove_sweeper::look(self.context, &self.workstation, &self.store).await
     }
 
-    /// The intent of each is recorded before its launch. When one cannot be made, those before it are ended.
+    /// Records each intent before its launch. If one fails, the earlier trials are ended.
     async fn begin(&self, planned: Vec<(Trial, ResolvedSpec, Planned)>) -> Result<(Vec<Attempt>, Vec<JobMemory>), Fault> {
         let (mut attempts, mut memories) = (Vec::new(), Vec::new());
         for (trial, spec, planned) in planned {
@@ -185,7 +187,7 @@ impl Desk<'_> {
                 }
                 Err(error) => {
                     let mut fault = crate::cli::run::submission::submit_fault(&error);
-                    // It may be there all the same, and somebody would launch it.
+                    // It may exist all the same, and another controller would launch it.
                     if matches!(error, SubmitError::Unsure { .. }) {
                         self.context.printer.warn(format!("{}: cancelling it", fault.sentence()));
                         attempts.push(Attempt { trial, within, dir: dir.clone(), _driving });
@@ -201,7 +203,7 @@ impl Desk<'_> {
         Ok((attempts, memories))
     }
 
-    /// Drives every job to its receipt. At Ctrl-C the machines are ended first.
+    /// Drives every job to its receipt. Ctrl-C ends the machines first.
     async fn watch(&self, attempts: &[Attempt], memories: Vec<JobMemory>, left: Pin<&mut impl Future<Output = ()>>) -> Result<(), Fault> {
         let jobs: Vec<String> = attempts.iter().map(|attempt| attempt.dir.job().to_string()).collect();
         let patience = attempts.iter().map(|attempt| attempt.trial.lease.duration() + attempt.within.duration()).max().unwrap_or_default();
@@ -232,7 +234,7 @@ impl Desk<'_> {
         Err(Fault::new(ExitCode::CTRL_C, "the proof was broken off").meaning(format!("{meaning}, and nothing was proven")))
     }
 
-    /// A job whose records are gone cannot be driven, and its machine must go all the same.
+    /// A job whose records are gone cannot be driven, but its machine must still end.
     fn all_driven(&self, driven: Vec<Result<Receipt, DriveError>>, attempts: &[Attempt]) -> Result<(), Fault> {
         match driven.into_iter().find_map(Result::err) {
             None => Ok(()),
@@ -247,13 +249,13 @@ impl Desk<'_> {
         for attempt in attempts {
             let wish = attempt.dir.insist_on(Wish::Cancel, &self.workstation.name, &*self.context.clock).await;
             if let Err(error) = wish {
-                // Its patience and its hard cap end it.
+                // Its limits and its hard cap end it.
                 self.context.printer.warn(format!("{} could not be cancelled, and ends later: {error}", attempt.dir.job()));
             }
         }
     }
 
-    /// Ends what was begun, by the ordinary way.
+    /// Ends the trials as `lamp cancel` does.
     async fn end(&self, attempts: &[Attempt]) {
         self.cancel(attempts).await;
         let drive = join_all(attempts.iter().map(|attempt| self.controller.drive(attempt.dir.job())));
@@ -271,7 +273,7 @@ impl Desk<'_> {
         }
     }
 
-    /// What the ends have proven, recorded and shown.
+    /// Records and shows what the trials have proven.
     async fn conclude(&self, attempts: &[Attempt], sweeper: Expected) -> Result<ExitCode, Fault> {
         let mut trials = Vec::new();
         for attempt in attempts {
@@ -306,7 +308,7 @@ impl Desk<'_> {
             let what = format!("{} was cancelled: {}", dir.job(), receipt.reason);
             return Ok(Err(Fault::new(ExitCode::STOPPED, what).meaning("its machine has ended, and nothing was proven")));
         }
-        // The attempts before the last found no machine.
+        // Earlier attempts found no machine.
         if let Some(number) = dir.attempts().await?.into_iter().next_back()
             && let (Some(plan), Some(settled)) = (dir.plan(number).await?, dir.settled(number).await?)
             && let ending = dir.ending(number).await?

@@ -1,6 +1,6 @@
-//! What `lamp doctor --prove` finds of a sweeper, and what it says of that before it buys anything.
+//! Looks for a sweeper before `lamp doctor --prove` buys anything, and says what it found.
 //!
-//! What must never live here: whether a sweep is tried (`policy::account::sweeper_proof`).
+//! Not here: whether a sweep is tried (`policy::account::sweeper_proof`).
 
 use crate::account::sweeper;
 use crate::cli::Context;
@@ -17,7 +17,7 @@ pub async fn look(context: &Context, workstation: &Workstation, store: &Store) -
     expected(&SweeperFacts { name, job_root: workstation.job_root.clone(), function, schedule, came }, context.clock.now())
 }
 
-/// `daemon`: one runs here, and its sweep is tried whatever becomes of the sweeper.
+/// `daemon`: one runs here, so its sweep is tried in any case.
 pub fn tell(context: &Context, expected: &Expected, daemon: bool) {
     let printer = &context.printer;
     let alone = "only the switch on the machine is tried";

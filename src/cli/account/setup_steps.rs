@@ -1,4 +1,4 @@
-//! What `lamp init aws` and `lamp uninit aws` share: the table before, the question, and the steps one by one.
+//! Shared by `lamp init aws` and `lamp uninit aws`: the table, the question, and the steps.
 
 use std::io::IsTerminal;
 
@@ -38,7 +38,7 @@ pub struct Place {
     pub yes: bool,
 }
 
-/// The bucket and the prefix of a job root; `None`: it is a folder.
+/// The bucket and the prefix of a job root; `None` for a folder.
 pub fn bucket_of(url: &str) -> Option<(String, String)> {
     let (bucket, prefix) = url.strip_prefix("s3://")?.split_once('/').unwrap_or((url.strip_prefix("s3://")?, ""));
     Some((bucket.to_owned(), with_slash(prefix)))
@@ -50,7 +50,7 @@ pub fn with_slash(prefix: &str) -> String {
     if plain.is_empty() { String::new() } else { format!("{plain}/") }
 }
 
-/// Why S3 would make no bucket of this name; `None`: it would.
+/// Why S3 refuses this bucket name; `None` for a valid one.
 fn wrong_bucket(name: &str) -> Option<&'static str> {
     let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if !(3..=63).contains(&name.len()) {
@@ -70,13 +70,13 @@ fn wrong_bucket(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Asks AWS who we are.
+/// Asks AWS for the identity.
 ///
 /// # Errors
-/// No credentials, no region, or nobody answers.
+/// Fails without credentials or a region, or when AWS does not answer.
 pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Result<AwsSetup, Fault> {
     let (bucket, prefix) = bucket_of(&context.job_root).map_or((None, String::new()), |(bucket, prefix)| (Some(bucket), prefix));
-    // Of another bucket than that of the job root, its prefix says nothing.
+    // The prefix of the job root applies only to its own bucket.
     let prefix = if place.bucket.is_some() && place.bucket != bucket { String::new() } else { prefix };
     let wish = SetupWish {
         owner: context.user.owner.clone(),
@@ -109,11 +109,10 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
 }
 
 pub fn fault(error: &SetupError) -> Fault {
-    // A word that is missing is no silence of AWS: as `lamp iam` says it.
+    // A missing argument is a usage error, as in `lamp iam`.
     Fault::new(if error.unsaid { ExitCode::USAGE } else { ExitCode::UNREACHABLE }, error.to_string())
 }
 
-/// The table: what is there, what will be done.
 pub fn show(context: &Context, setup: &AwsSetup, lines: &[SetupLine]) {
     if context.is_machine_output() {
         return;
@@ -132,13 +131,13 @@ pub fn show(context: &Context, setup: &AwsSetup, lines: &[SetupLine]) {
     }
 }
 
-/// What will be done is said whole as long as there is anything else to cut.
+/// The column `what will be done` is cut last.
 fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
     render_table_within(width, &["thing", "what is there", "what will be done"], rows, &[], Give { cut: &[1, 0, 2], go: &[] })
 }
 
 /// # Errors
-/// Something stands in the way of all of it.
+/// Fails when one line blocks all others.
 pub fn refuse_blocked(lines: &[SetupLine]) -> Result<(), Fault> {
     let Some(line) = lines.iter().find(|line| line.blocks) else { return Ok(()) };
     let why = line.remark.clone().unwrap_or_default();
@@ -149,10 +148,10 @@ pub fn refuse_blocked(lines: &[SetupLine]) -> Result<(), Fault> {
     })
 }
 
-/// Asks on a terminal; without one, only `--yes` is an answer. The word is what must be typed.
+/// Asks on a terminal; without one, only `--yes` confirms. The user must type `word`.
 ///
 /// # Errors
-/// Nobody is there to ask, or the answer is another.
+/// Fails without a terminal, or when the answer differs.
 pub fn confirm(context: &Context, question: &str, word: &str) -> Result<(), Fault> {
     let refused = |what: &str| Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed");
     if !std::io::stdin().is_terminal() {
@@ -164,18 +163,17 @@ pub fn confirm(context: &Context, question: &str, word: &str) -> Result<(), Faul
     if answer.trim().eq_ignore_ascii_case(word) { Ok(()) } else { Err(refused("not confirmed")) }
 }
 
-/// How far the steps came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carried {
     All,
-    /// The thing of this name was made by somebody else since it was looked at; what comes after it was not begun.
+    /// Another process made this thing after the look. The steps after it were not begun.
     Overtaken(String),
 }
 
-/// One step after the other: each needs the one before.
+/// Runs the steps in order: each needs the one before.
 ///
 /// # Errors
-/// A step was refused; what was done before stays.
+/// Fails when AWS refuses a step. The steps before it stay done.
 pub async fn carry_out(context: &Context, setup: &AwsSetup, lines: &[SetupLine], again: &str) -> Result<Carried, Fault> {
     for line in lines {
         for step in &line.steps {
@@ -193,8 +191,8 @@ pub async fn carry_out(context: &Context, setup: &AwsSetup, lines: &[SetupLine],
     Ok(Carried::All)
 }
 
-/// What the configuration should say of this set-up. `adds_regions`: the user has just named them, so that they are added to
-/// those that it says.
+/// The settings that the configuration should have. `adds_regions`: the user named regions, so they
+/// are added to the existing ones.
 pub fn settings(names: &SetupNames, adds_regions: bool) -> Vec<Setting> {
     let regions: toml_edit::Array = names.regions.iter().collect();
     vec![
@@ -205,10 +203,10 @@ pub fn settings(names: &SetupNames, adds_regions: bool) -> Vec<Setting> {
     ]
 }
 
-/// The configuration as it would become. `None`: nothing says where it is.
+/// The edited configuration. `None`: its path is unknown.
 ///
 /// # Errors
-/// It cannot be read, or is not TOML.
+/// Fails when it cannot be read or is not TOML.
 pub fn edited(context: &Context, edit: impl FnOnce(&str) -> Result<Edited, toml_edit::TomlError>) -> Result<Option<Edited>, Fault> {
     let Some(path) = context.environment.user_config_path() else { return Ok(None) };
     let refused = |error: &(dyn std::error::Error + 'static)| {
@@ -218,14 +216,13 @@ pub fn edited(context: &Context, edit: impl FnOnce(&str) -> Result<Edited, toml_
     edit(&text).map(Some).map_err(|error| refused(&error))
 }
 
-/// What becomes of the lines of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     Added,
     TakenOut,
 }
 
-/// Writes it, or says the lines that the user should write.
+/// Writes the configuration, or prints the lines that the user should write.
 pub fn write(context: &Context, lines: Lines, edited: Option<&Edited>, all: &[Setting]) {
     let printer = &context.printer;
     let shown = context.environment.user_config_path().map(|path| path.display().to_string()).unwrap_or_default();

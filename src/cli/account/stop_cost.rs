@@ -1,10 +1,11 @@
-//! What the end of a swept machine costs: what it has billed, and the newest checkpoint that its job goes on from.
+//! The cost of ending a swept machine: its bill so far, and the newest checkpoint of its job.
 //!
 //! ```text
-//!   orphans ──> their jobs ──> newest manifest of each ──> a line before the question, a field for programs
+//!   orphans ──> their jobs ──> newest manifests ──> a line above the question, a JSON field
 //! ```
-//! Who is asked whether a machine may end should see what is lost with it. What must never live here: whether it is an orphan
-//! (`policy::lifecycle::orphan`), or a reason to leave one alight.
+//!
+//! It never keeps an orphan running. Not here: whether a machine is an orphan
+//! (`policy::lifecycle::orphan`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,16 +25,15 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Market, Span, elapsed};
 use crate::wire::Store;
 
-/// An orphan bills: a job root that is down holds its end up no longer than this.
+/// An orphan bills, so a silent job root delays its end at most this long.
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
-/// Jobs whose checkpoints are read at once.
 const READS_IN_FLIGHT: usize = 16;
 
-/// What a job saved last; in words, why nobody knows.
+/// A job's newest checkpoint, or why it is unknown.
 type Newest = Result<Option<CheckpointSummary>, String>;
 
-/// Of the orphans whose job is in this job root.
+/// For the orphans whose job is in this job root.
 #[derive(Debug, Default)]
 pub struct AtStake(BTreeMap<JobId, Newest>);
 
@@ -66,7 +66,7 @@ impl AtStake {
         Some(format!("{}: {}{saved}", judged.view.id, cost(&judged.view, now)))
     }
 
-    /// For programs; `null`: there is none, its job is not in this job root, or nobody knows.
+    /// For programs. `null`: the newest checkpoint is missing or unknown.
     pub fn figure(&self, judged: &Judged) -> Value {
         let newest = self.0.get(&judged.view.tags.job).and_then(|newest| newest.as_ref().ok()?.as_ref()).filter(|_| is_orphan(judged));
         newest.map_or(Value::Null, |newest| json!({ "number": newest.number, "step": newest.step, "created": newest.created }))
@@ -79,7 +79,7 @@ async fn newest(store: &Store, job: &JobId) -> Option<Newest> {
     let words = |error: JobDirError| Fault::from_error(ExitCode::UNREACHABLE, &error).sentence();
     match dir.newest_checkpoint().await {
         Ok(Some(manifest)) => Some(Ok(Some(manifest.summary()))),
-        // A record of a job that cannot be read is one.
+        // A job with an unreadable spec is still a job.
         Ok(None) => dir.spec().await.map_or(true, |spec| spec.is_some()).then_some(Ok(None)),
         Err(error) => Some(Err(words(error))),
     }

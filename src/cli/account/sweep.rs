@@ -1,4 +1,5 @@
-//! `lamp sweep`: machines of ours that no job needs, in every region; and, for looking at, what nobody of ours launched.
+//! `lamp sweep`: ends our machines that no job needs, in every region. With `--foreign` it only
+//! lists machines that no `lamp` launched.
 
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// The job root cannot be used, or something would be ended or removed and nobody said yes.
+/// Fails when the job root cannot be used, or the user declines.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let store = job_root::open(context).await?;
@@ -76,7 +77,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     code
 }
 
-/// Ends and removes what was found, once somebody has said yes.
+/// Ends and removes what was found, after the user confirms.
 async fn act(args: &Args, context: &Context, controller: &Controller, found: &Found, swept: &mut Swept) -> Result<ExitCode, Fault> {
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
     let residue: Vec<&Residue> = found.residue.iter().filter(|left| args.residue && left.is_removable()).collect();
@@ -90,14 +91,14 @@ async fn act(args: &Args, context: &Context, controller: &Controller, found: &Fo
     Ok(if swept.is_whole() { code(found) } else { ExitCode::UNREACHABLE })
 }
 
-/// Whether nothing at AWS can be of this job root, and nothing says that its user has an account there. It is a folder, by which `lamp`
-/// launches nothing at AWS (no machine there could reach it); no job in it was ever meant for AWS, and `[aws]` is empty. Whoever has
-/// another job root as well is signed in where they look at that one; a timer of this one need not fail every five minutes.
+/// Whether this job root can have no machine at AWS. It is a folder, no job in it was for AWS, and
+/// `[aws]` is empty. Then missing credentials are no error, so that a timer for this job root does
+/// not fail every five minutes.
 async fn never_at_aws(context: &Context, store: &Store) -> bool {
     if !context.job_root.starts_with("file://") || context.user.aws != AwsFile::default() {
         return false;
     }
-    // What cannot be read may have been for AWS.
+    // An unreadable job may have been for AWS.
     let Ok(jobs) = jobdir::jobs(store.as_ref()).await else { return false };
     let read = stream::iter(jobs).map(|job| async move {
         let spec = JobDir::new(Arc::clone(store), job).spec().await;
@@ -106,7 +107,6 @@ async fn never_at_aws(context: &Context, store: &Store) -> bool {
     read.buffered(READS_IN_FLIGHT).all(std::future::ready).await
 }
 
-/// Specs that are read at once.
 const READS_IN_FLIGHT: usize = 32;
 
 fn will_do(orphans: usize, removed: usize) -> String {
@@ -119,7 +119,7 @@ pub fn is_orphan(judged: &Judged) -> bool {
     matches!(judged.verdict, OrphanVerdict::Orphan { .. })
 }
 
-/// What is unknown is no clean bill.
+/// With unknown places the sweep is incomplete.
 fn code(found: &Found) -> ExitCode {
     if found.unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
 }
@@ -132,12 +132,13 @@ fn show(context: &Context, found: &Found, at_stake: &AtStake) {
     unknown_job_machines::hint(context, found);
 }
 
-/// What is gone bills nothing, and nobody keeps it. What nobody knows is told also where it stands, with its disk.
+/// Hides terminated machines, which bill nothing. A machine with an unknown job is always shown,
+/// because its disk bills.
 pub fn is_shown(judged: &Judged) -> bool {
     judged.view.state.bills() || is_stray(judged)
 }
 
-/// Without a word of what is not there. For programs it is one document, with what was done (`Swept::tell`).
+/// Prints only what was found. Programs get one document, with what was done (`Swept::tell`).
 pub fn show_found(context: &Context, found: &Found, at_stake: &AtStake) {
     if context.is_machine_output() {
         return;
@@ -189,7 +190,7 @@ pub fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
     }
 }
 
-/// A name is cut before anything else goes: whoever asks whose a machine is asks by its id.
+/// The name is cut first: users look a machine up by its id.
 fn foreign_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
     let headings = ["machine", "name", "type", "region", "$/h", "age", "so far", "cpu", "gpu"];
     render_table_within(width, &headings, rows, &[4, 5, 6, 7, 8], Give { cut: &[1], go: &[1, 5, 4] })
@@ -201,7 +202,7 @@ fn own_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
     render_table_within(width, &headings, rows, &[], Give { cut: &[6], go: &[4, 1] })
 }
 
-/// The forgotten machines, and those of a stolen key.
+/// Lists machines that no `lamp` launched: forgotten ones, and those launched with a stolen key.
 fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(String, String)]) -> ExitCode {
     let now = context.clock.now();
     let hours = |machine: &ForeignMachine| now.duration_since(machine.launched).as_secs_f64().max(0.0) / 3600.0;
@@ -216,7 +217,7 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
         let unknown = unknown.iter().map(|(place, why)| json!({ "place": place, "why": why }));
         context.printer.json(&json!({ "foreign": list.collect::<Vec<_>>(), "unknown": unknown.collect::<Vec<_>>() }));
     } else if machines.is_empty() {
-        // Where nobody could look, something may run.
+        // A place that did not answer may have machines.
         context.printer.line(if unknown.is_empty() {
             "no GPU machine that is not yours runs, and none with a tag of yours that `lamp` did not launch"
         } else {

@@ -1,6 +1,7 @@
-//! What a sweep did with what it found, and the document that tells programs both: printed once, when all is done.
+//! Reports what a sweep did, in one document at the end.
 //!
-//! What must never live here: what is to be ended (`policy::lifecycle::orphan`), and a question (sweep.rs, stray.rs).
+//! Not here: which machines end (`policy::lifecycle::orphan`), and questions (sweep.rs,
+//! unknown_job_machines.rs).
 
 use std::collections::BTreeMap;
 
@@ -17,21 +18,22 @@ use crate::controller::{Controller, EndAsked, Found, Judged, SECOND_LOOK};
 use crate::instance::MachineRef;
 use crate::market::Region;
 
-/// What became of a machine that was to be ended.
+/// The outcome for a machine that was to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Done {
-    /// The cloud took the request; it ends, or stops where its disk is to stay, within minutes.
+    /// The cloud accepted the request. Within minutes the machine ends, or stops if its disk must
+    /// stay.
     Asked,
-    /// By the second look nothing was to be ended any more.
+    /// The second look found that it need not end.
     Left,
-    /// The cloud did not take it, or nobody knows: it may still run.
+    /// The cloud refused, or the outcome is unknown: it may still run.
     Failed,
-    /// The cloud never stops it, and its disk is to stay: it runs on.
+    /// The cloud cannot stop it, and its disk must stay: it runs on.
     Unstoppable,
 }
 
-/// The same, with why it was not ended, as it follows on its name.
+/// The outcome, and why the machine was not ended. The text follows the machine's name.
 #[derive(Debug)]
 struct End {
     done: Done,
@@ -41,7 +43,7 @@ struct End {
 /// A piece of residue; an id is unique within its kind and region.
 type Left = (Region, String, String);
 
-/// What was done; what is not in it nobody has touched.
+/// All that was done; everything else was left alone.
 #[derive(Debug, Default)]
 pub struct Swept {
     machines: BTreeMap<MachineRef, End>,
@@ -49,12 +51,12 @@ pub struct Swept {
 }
 
 impl Swept {
-    /// Whether all that was to be done could be.
+    /// Whether everything that was to be done succeeded.
     pub fn is_whole(&self) -> bool {
         self.machines.values().all(|end| end.trouble.is_none()) && self.residue.values().all(|removed| *removed)
     }
 
-    /// Those that a person has named at once, orphans after a second look.
+    /// Ends machines that the user named at once, and orphans after a second look.
     pub async fn end(&mut self, context: &Context, controller: &Controller, machines: &[&Judged]) {
         let (named, orphans): (Vec<&Judged>, Vec<&Judged>) = machines.iter().partition(|judged| is_stray(judged));
         for stray in named {
@@ -120,7 +122,7 @@ impl Swept {
         }
     }
 
-    /// For programs, in the end; people have read it line by line.
+    /// For programs, at the end. People have read it line by line.
     pub fn tell(&self, context: &Context, found: &Found, at_stake: &AtStake) {
         if context.is_machine_output() {
             context.printer.json(&self.document(found, at_stake, context.clock.now()));

@@ -1,7 +1,7 @@
-//! `lamp uninit aws`: takes away what `lamp init aws` made, and nothing else.
+//! `lamp uninit aws`: removes what `lamp init aws` made, and nothing else.
 //!
-//! Only what carries our owner tag goes; a job root with jobs in it stays unless that is said and their
-//! number is typed, and what else its bucket holds stays with the bucket.
+//! Only resources with our owner tag go. A job root with jobs stays unless `--delete-jobs` is given
+//! and their number is typed. A bucket with other objects stays.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct AwsArgs {
 }
 
 /// # Errors
-/// Nobody answers, a machine of ours still runs, or it is not confirmed.
+/// Fails when AWS does not answer, a machine of ours still runs, or the user declines.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let What::Aws(args) = &args.what;
     let place = &args.place;
@@ -73,13 +73,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (schedules, waiting) = left_in_root(args, context, &setup, &found).await?;
     let mut lines = plan_sweeper_removal(&setup.names, &stands, &used);
     lines.extend(plan_removal(&setup.names, &found, &used, args.delete_jobs));
-    // The configuration goes on naming a job root that stays, and where it is: else nobody reads its jobs any more.
+    // A job root that stays keeps its name and regions in the configuration: otherwise its jobs are
+    // not found.
     let root_goes = [SetupStep::DeleteBucket, SetupStep::EmptyRoot, SetupStep::ForgetHouse].iter().any(|step| does(&lines, step));
     if lines.iter().any(|line| !line.steps.is_empty()) {
         lines.splice(0..0, in_the_way(&driven_here(context, &setup, &waiting)?, root_goes));
     }
     lines.splice(0..0, jobs_without_an_end(&waiting));
-    // What is in the way comes before what would be done without it.
+    // Warn about what blocks before the table of what would be done.
     if !context.is_machine_output()
         && let Some(blocked) = lines.iter().find(|line| line.blocks)
     {
@@ -127,15 +128,16 @@ fn does(lines: &[SetupLine], step: &SetupStep) -> bool {
     lines.iter().any(|line| line.steps.contains(step))
 }
 
-/// By the locks of this user's state folder: of another workstation nothing is known here. Jobs without an end are told of anyway.
+/// The processes of this workstation that drive jobs there, by their locks in this user's state
+/// folder. The jobs in `told` are reported anyway.
 fn driven_here(context: &Context, setup: &AwsSetup, told: &[JobId]) -> Result<DrivenHere, Fault> {
     let there = job_root::workstation(context)?.at(&setup.names.job_root());
     let jobs = there.driven().into_iter().filter(|job| !told.iter().any(|told| told.as_str() == job));
     Ok(DrivenHere { daemon: there.daemon_runs(), jobs: jobs.collect() })
 }
 
-/// What the job root still holds that somebody would go on with: the schedules in force, as `SET/NAME`, since a daemon that is
-/// not told otherwise goes on with them; and the jobs without an end, one of which may only wait for its machine.
+/// The schedules in force, as `SET/NAME`, and the jobs without an end. A daemon runs those
+/// schedules, and such a job may only wait for its machine.
 async fn left_in_root(args: &AwsArgs, context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(Vec<String>, Vec<JobId>), Fault> {
     if found.bucket.there().is_none() {
         return Ok(Default::default());
@@ -146,7 +148,7 @@ async fn left_in_root(args: &AwsArgs, context: &Context, setup: &AwsSetup, found
     let told = |error: &JobDirError| job_root::record_fault(error).meaning("nothing was changed");
     let mut named = Vec::new();
     for dir in jobdir::schedules(&store, None).await.map_err(|error| told(&error.into()))? {
-        // One that this version cannot read may be in force.
+        // A schedule that this version cannot read may be in force.
         if unless_damaged(dir.record().await).map_err(|error| told(&error))?.is_none_or(|record| record.removed.is_none()) {
             named.push(format!("{}/{}", dir.set(), dir.name()));
         }
@@ -156,10 +158,10 @@ async fn left_in_root(args: &AwsArgs, context: &Context, setup: &AwsSetup, found
     for job in job_root::all_that_may_be_open(&store).await.map_err(nothing_done)? {
         let dir = JobDir::new(Arc::clone(&store), job.clone());
         match job_root::owner_of(&dir).await.map_err(nothing_done)? {
-            // The job root would go from under it, whosever it is.
+            // Deleting the job root affects the jobs of every owner.
             _ if args.delete_jobs => open.push(job),
             Some(owner) if owner == setup.names.owner => open.push(job),
-            // What runs with another owner's rights loses none.
+            // Another owner's permissions stay.
             Some(_) => {}
             None => nobodys.push(job),
         }
@@ -188,7 +190,7 @@ fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
     }
 }
 
-/// `--yes` alone never deletes a job: the number says that somebody looked.
+/// `--yes` alone never deletes a job: the number shows that the user looked.
 fn confirm_count(args: &AwsArgs, context: &Context, root: &str, used: &InUse) -> Result<(), Fault> {
     let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed");
     let held = format!("{} with {} in {root}", counted(used.jobs, "job"), counted(used.objects, "object"));

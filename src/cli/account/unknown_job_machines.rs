@@ -1,9 +1,13 @@
-//! `lamp sweep` of machines of ours whose job nobody here knows: shown apart from the others, and ended where a person names one.
+//! `lamp sweep` of our machines whose job is unknown here. They are shown apart, and ended only by
+//! id.
 //!
 //! ```text
-//!   --machine ID ──> gone: said │ its job is known, or cannot be read: refused │ stray or orphan ──> a question ──> looked at again ──> ended
+//!   --machine ID ─┬─ gone ───────────────────────────> said
+//!                 ├─ its job is known or unreadable ─> refused
+//!                 └─ stray or orphan ──> a question ──> looked at again ──> ended
 //! ```
-//! What must never live here: whether a job is known (`policy::lifecycle::orphan`), and an end that nobody asked for by the machine's id.
+//!
+//! Not here: whether a job is known (`policy::lifecycle::orphan`).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -24,8 +28,8 @@ pub fn is_stray(judged: &Judged) -> bool {
     matches!(judged.verdict, OrphanVerdict::Stray { .. })
 }
 
-/// What an hour of it costs: on demand, by the shipped catalogue, which is the most that a spot machine costs. `None`: nobody here
-/// knows it.
+/// The on-demand price of an hour by the shipped catalogue, which bounds a spot machine's price.
+/// `None`: it bills nothing, or its price is unknown.
 fn hour(view: &InstanceView) -> Option<UsdPerHour> {
     match view.cloud {
         _ if !view.state.bills() => None,
@@ -34,17 +38,17 @@ fn hour(view: &InstanceView) -> Option<UsdPerHour> {
     }
 }
 
-/// What it has billed, on demand; `None`: nobody here knows.
+/// The bill so far, at the on-demand price; `None` when that is unknown.
 pub fn so_far(view: &InstanceView, now: Timestamp) -> Option<Usd> {
     hour(view).map(|hour| hour.cost_of(elapsed(view.launched, now)))
 }
 
-/// Of any machine, for programs.
+/// For programs, for every machine.
 pub fn figures(view: &InstanceView, now: Timestamp) -> [(&'static str, Value); 3] {
     [("kill_at", json!(view.tags.kill_at)), ("usd_per_hour", json!(hour(view))), ("usd_so_far", json!(so_far(view, now)))]
 }
 
-/// Those of which nobody here knows the job, with what tells a person whose they may be.
+/// Shows the machines with an unknown job, and what helps the user to recognise them.
 pub fn show(context: &Context, found: &Found) {
     let strays: Vec<&Judged> = found.machines.iter().filter(|judged| is_stray(judged)).collect();
     if strays.is_empty() {
@@ -57,10 +61,10 @@ pub fn show(context: &Context, found: &Found) {
     context.printer.line(table(context.printer.columns(Stream::Out), &rows));
 }
 
-/// An id as EC2 or this workstation gives it to a machine.
+/// A machine id as EC2 or this workstation gives it.
 ///
 /// # Errors
-/// No machine has one like that: nobody need be asked.
+/// Fails when no machine can have such an id; then no request is sent.
 pub fn machine_id(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("i-").map(|rest| rest.strip_prefix("local-").unwrap_or(rest));
     if rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_hexdigit())) {
@@ -71,7 +75,6 @@ pub fn machine_id(text: &str) -> Result<String, String> {
         .to_owned())
 }
 
-/// What a person may do about them.
 pub fn hint(context: &Context, found: &Found) {
     let Some(first) = found.machines.iter().find(|judged| is_stray(judged)).filter(|_| !context.is_machine_output()) else { return };
     context.printer.hint(format!(
@@ -108,10 +111,10 @@ fn row(view: &InstanceView, now: Timestamp) -> Vec<String> {
     ]
 }
 
-/// Ends the machines that were named, and none where one of them may be needed.
+/// Ends the named machines, or none when one of them may be needed.
 ///
 /// # Errors
-/// One of them is not there, its job is known here or cannot be read, or nobody said yes.
+/// Fails when one is missing, its job is known or unreadable, or the user declines.
 pub async fn end_named(args: &sweep::Args, context: &Context, store: &Store, controller: &Controller, mut found: Found) -> Result<ExitCode, Fault> {
     let is_named = |judged: &Judged| args.machine.contains(&judged.view.id);
     if let Some(missing) = args.machine.iter().find(|id| !found.machines.iter().any(|judged| judged.view.id == **id)) {
@@ -160,7 +163,7 @@ fn will_do(ends: &[&Judged]) -> String {
     what
 }
 
-/// Why a machine is not ended for its name alone; `None`: it may be, or it is gone.
+/// Why a machine must not end by its id alone. `None`: it may, or it has ended.
 fn refused(judged: &Judged) -> Option<Fault> {
     let (id, job) = (&judged.view.id, &judged.view.tags.job);
     match &judged.verdict {

@@ -1,12 +1,13 @@
-//! `lamp apply`: makes the jobs be what the job files of a directory say.
+//! `lamp apply`: makes the jobs match the job files of a directory.
 //!
 //! ```text
 //!   files ─┐
-//!          ├─ policy::schedule::apply_diff ─ shown, asked ─ stop ─ make jobs ─ hand schedules to the daemon
-//!   set ───┘                                 (apply_do.rs)
+//!          ├─ apply_diff ─ shown, confirmed ─ stop ─ make jobs ─ hand schedules to the daemon
+//!   set ───┘                                  (execute.rs)
 //! ```
-//! The set is everything in the job root that carries its label and our name; nothing else is looked at twice. What must
-//! never live here: what follows from a changed file (`policy::schedule::apply_diff`).
+//!
+//! The set is everything in the job root with its label and our owner name. Not here: what follows
+//! from a changed file (`policy::schedule::apply_diff`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -70,31 +71,29 @@ pub struct Args {
     pub set: Option<String>,
 }
 
-/// One job file, ready to be made.
 pub struct Ready {
     pub prepared: Prepared,
     pub applied: Applied,
-    /// Its schedule, packed, and what is kept of it in the job root.
+    /// Its schedule, packed, and the schedule that the job root has.
     pub scheduled: Option<Scheduled>,
 }
 
-/// Jobs and schedules are read so many at a time.
 const READS_IN_FLIGHT: usize = 16;
 
-/// What every fault means until something is done: others of the account's jobs may run, and bill.
+/// The meaning of a fault before anything is done. Other jobs of the user may run and bill.
 const UNCHANGED: &str = "nothing was changed: what runs goes on";
 
-/// The same once files were made one after the other.
+/// The same after some files were applied.
 const AS_FAR: &str = "what was done before that stays, and what runs goes on";
 
 /// # Errors
-/// A file has errors, something would be stopped and nobody said yes, or the job root does not answer.
+/// Fails when a file has errors, the user declines, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut means = UNCHANGED;
     apply(args, context, &mut means).await.map_err(|fault| of_a_set(fault, means))
 }
 
-/// `fault` as it stands where one job is asked for says that nothing bills.
+/// A fault for a single job says that nothing bills. For a set, `means` replaces that.
 fn of_a_set(mut fault: Fault, means: &str) -> Fault {
     let meaning = fault.meaning.take().unwrap_or_else(|| means.to_owned());
     let meaning = ["no job was made: nothing was started, and nothing bills", "nothing was started, and nothing bills"]
@@ -176,7 +175,7 @@ fn fact(ready: &Ready) -> FileFact {
     }
 }
 
-/// A directory's own name; of files, that of the directory they are in.
+/// The name of the directory; for files, the name of their parent.
 fn set_of(path: &Path, whole: bool, context: &Context) -> String {
     let path = context.current_dir.join(path);
     let path = path.canonicalize().unwrap_or(path);
@@ -184,7 +183,7 @@ fn set_of(path: &Path, whole: bool, context: &Context) -> String {
     JobId::slug(&folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
-/// All files are read before anything is done, and all that is wrong with them is said at once.
+/// Reads all files before anything is done, and reports all errors at once.
 fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fault> {
     let (mut prepared, mut faults) = (Vec::new(), Vec::new());
     for file in files {
@@ -197,7 +196,7 @@ fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fa
     match faults.pop() {
         None => Ok(prepared),
         Some(mut last) => {
-            // A program reads one document, whatever is wrong.
+            // A program reads one document.
             if context.is_machine_output() {
                 last.others = faults;
             } else {
@@ -214,15 +213,15 @@ fn typed(paths: &[PathBuf], whole: bool, file: &str) -> PathBuf {
     if whole { paths[0].join(file) } else { named().cloned().unwrap_or_else(|| PathBuf::from(file)) }
 }
 
-/// What makes the job of one file of the set again, as the user would type it.
+/// The command that makes one file's job again, as the user would type it.
 fn again(paths: &[PathBuf], whole: bool, file: &str, set: &str, context: &Context) -> String {
     let path = typed(paths, whole, file);
-    // By itself, a link is of the set of the directory that it leads to.
+    // A link alone belongs to the set of the directory that it points to.
     let set = if set_of(&path, false, context) == set { String::new() } else { format!(" --set {set}") };
     format!("lamp apply {}{set} --again", shell_word(&path.to_string_lossy()))
 }
 
-/// What this set and owner has made, and which of it falls short; of no other job anything is kept.
+/// The jobs of this set and owner, and which of them fall short.
 async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<JobFact>, BTreeMap<JobId, Short>), JobDirError> {
     let all = jobdir::jobs(store.as_ref()).await?;
     let facts = stream::iter(all).map(|job| {
@@ -250,7 +249,7 @@ async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<Job
 }
 
 async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFact, Option<Short>)>, JobDirError> {
-    // A job that this version does not understand was not made by it.
+    // This version did not make a job that it cannot read.
     let spec = match dir.spec().await {
         Err(JobDirError::Store(error)) => return Err(error.into()),
         Err(_) => None,
@@ -274,7 +273,7 @@ async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec
     Ok(kept)
 }
 
-/// `short`: what is to be said of a file whose job falls short of it; `ends`: which jobs were asked to end.
+/// `short`: what to say about a file whose job fell short. `ends`: which jobs were asked to end.
 fn show(
     context: &Context,
     set: &str,
@@ -333,7 +332,7 @@ fn word(change: ChangeKind) -> &'static str {
     }
 }
 
-/// What is made here runs on when this workstation is off.
+/// Jobs made here run while this workstation is off, so they need a proof.
 async fn refuse_unproven(args: &Args, context: &Context, store: &Store, planned: &[Change], ready: &[Ready]) -> Result<(), Fault> {
     let is_made = |file: &str| planned.iter().any(|change| change.file == file && change.makes());
     let machines = ready.iter().filter(|one| is_made(&one.applied.file)).map(|one| &one.prepared.loaded.spec.machine);
@@ -349,7 +348,7 @@ async fn refuse_unproven(args: &Args, context: &Context, store: &Store, planned:
     proof_gate::look(&workstation, store).await?.refuse(context, &regions, None)
 }
 
-/// Before anything that was running is stopped.
+/// Asks before anything that runs is stopped.
 fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fault> {
     let jobs: usize = planned.iter().map(|change| change.stops.len()).sum();
     let schedules = planned.iter().filter(|change| change.unschedules).count();

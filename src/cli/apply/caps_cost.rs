@@ -1,6 +1,7 @@
-//! What the user's caps mean for what `lamp apply` would make: how much of them is taken, and which job would wait.
+//! How the user's caps apply to what `lamp apply` would make: what is spent, and which job would
+//! wait.
 //!
-//! What must never live here: whether a cap holds a launch back (`policy::purchase::spending_cap`).
+//! Not here: whether a cap delays a launch (`policy::purchase::spending_cap`).
 
 use std::collections::BTreeMap;
 
@@ -14,15 +15,15 @@ use crate::wire::Store;
 
 pub struct Capped {
     pub shown: CapsShown,
-    /// By file: what its launch would wait for.
+    /// By file: why its launch would wait.
     pub waits: BTreeMap<String, String>,
 }
 
-/// `None`: there is no cap. The jobs are launched one after the other, so that each is held against those before it; a schedule
-/// is due at another time, and is held against the caps alone.
+/// `None`: there is no cap. Jobs launch one after another, so each is judged after those before it.
+/// A schedule runs at another time, so it is judged by the caps alone.
 ///
 /// # Errors
-/// The job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn of(context: &Context, store: &Store, planned: &[Change], costs: &Costs) -> Result<Option<Capped>, Fault> {
     let Some(shown) = caps_view::shown(context, store).await? else { return Ok(None) };
     let (allowed, now) = (context.user.caps, context.clock.now());

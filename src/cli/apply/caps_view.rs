@@ -10,7 +10,7 @@ use crate::controller::CapsInForce;
 use crate::market::{Usd, UsdPerHour};
 use crate::wire::Store;
 
-/// As the configuration says them at the start, and then at each launch.
+/// The caps as the configuration has them now, read again at each launch.
 pub fn in_force(context: &Context) -> CapsInForce {
     let reader = CapsReader::new(context.environment.clone(), &context.user);
     CapsInForce::read_by(context.user.caps, move || reader.read().map_err(|error| error.in_a_line()))
@@ -26,10 +26,10 @@ pub struct CapsShown {
     pub usd_last_day: Usd,
 }
 
-/// `None`: there is no cap, and nothing is asked of the job root.
+/// `None`: without caps the job root is not read.
 ///
 /// # Errors
-/// The job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn shown(context: &Context, store: &Store) -> Result<Option<CapsShown>, Fault> {
     let caps = context.user.caps;
     if caps.are_none() {

@@ -1,6 +1,6 @@
-//! What `lamp apply` says before it makes anything: the machine that each new job would get, and the most that it can cost.
+//! Shows the machine and the highest cost of each new job, before `lamp apply` makes anything.
 //!
-//! What must never live here: the plan itself (`controller`), what is made (`apply::execute`).
+//! Not here: the plan (`controller`), and what is made (`apply::execute`).
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,21 @@ use crate::job::Plan;
 use crate::market::Usd;
 use crate::policy::schedule::apply_diff::Change;
 
-/// So many plans are made at a time: a cloud that is asked the same of fifty files at once throttles.
+/// Plans made in parallel: a cloud throttles fifty equal requests at once.
 const PLANS_IN_FLIGHT: usize = 4;
 
-/// What is expected of one new job, or of each run of a schedule.
+/// The expected cost of one new job, or of each run of a schedule.
 enum Cost {
     Planned(Box<Planned>),
-    /// Nobody knows now, and why; but for a budget, which holds whatever is bought.
+    /// Why the cost is unknown, and the budget, which bounds it in any case.
     Unknown(String, Option<Usd>),
 }
 
-/// By file, of those of which something would be made.
+/// The cost of each file that something would be made of.
 pub struct Costs {
     costs: BTreeMap<String, Cost>,
-    /// Why the first job of these cannot be launched as the account is, or must not be as long as nobody can be asked for it.
+    /// Why the first of these jobs cannot launch: the account lacks something, or AWS did not
+    /// answer.
     refused: Option<Fault>,
 }
 
@@ -39,12 +40,14 @@ impl Costs {
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
             let spec = submission::spec(context, &one.prepared.loaded);
             let (planned, lacks) = account_ready::planned(context, controller, &spec).await;
-            // As `lamp run`: whoever is not known to AWS hears that first. A schedule is not launched now.
+            // As in `lamp run`, missing credentials are reported first. A schedule is not launched
+            // now.
             let is_judged = one.scheduled.is_none() && (planned.is_ok() || account_ready::was_seen(context, &lacks));
             let file = &one.applied.file;
             let refused = if is_judged { account_ready::refuse(&lacks, &spec).err() } else { None };
             let refused = refused.map(|refused| refused.also(format!("`{file}` asks for one")));
-            // Whoever can ask nobody makes nothing of it, as with `lamp run`: it would be launched unasked once somebody has signed in.
+            // As in `lamp run`, AWS must answer before a job is made. Later it would launch without
+            // a question.
             let unasked = planned.as_ref().err().filter(|fault| fault.code == ExitCode::UNREACHABLE).cloned();
             let refused =
                 refused.or(unasked.map(|fault| fault.also(format!("nobody could be asked what `{file}` would cost, and whether it can be bought"))));
@@ -60,13 +63,12 @@ impl Costs {
     }
 
     /// # Errors
-    /// The account lacks what a job needs that would be made now: it would be launched unasked as soon as somebody made that. Or nobody
-    /// could be asked for it.
+    /// Fails when the account lacks something that a job needs now, or AWS did not answer. Such a
+    /// job would launch later without a question.
     pub fn refuse(&self) -> Result<(), Fault> {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// A cell of the table.
     pub fn word(&self, file: &str) -> String {
         match self.costs.get(file) {
             Some(Cost::Planned(planned)) => planned.most_job.usd.map_or_else(|| "nothing bounds it".to_owned(), |most| most.rounded_up().to_string()),
@@ -81,7 +83,6 @@ impl Costs {
         if let Some(Cost::Planned(planned)) = self.costs.get(file) { Some(&planned.plan) } else { None }
     }
 
-    /// Which machines, and why where there is none.
     pub fn tell(&self, context: &Context) {
         for (file, cost) in &self.costs {
             match cost {
@@ -92,7 +93,7 @@ impl Costs {
                 Cost::Unknown(why, _) => context.printer.warn(format!("{file}: what it would cost is not known: {why}")),
             }
         }
-        // Once for each region, however many jobs would have gone there.
+        // Once for each region.
         let mut unready: Vec<Unready> = Vec::new();
         for one in self.costs.values().flat_map(Cost::unready) {
             if !unready.contains(one) {
@@ -109,7 +110,7 @@ impl Costs {
         }
     }
 
-    /// The fields that a change has of it; the names are an interface.
+    /// The JSON fields of a change; the names are an interface.
     pub fn fields(&self, file: &str) -> [(&'static str, Value); 5] {
         let cost = self.costs.get(file);
         let planned = if let Some(Cost::Planned(planned)) = cost { Some(planned) } else { None };

@@ -1,4 +1,4 @@
-//! The hand of `lamp apply`: stops, makes jobs, and keeps schedules in the job root.
+//! Carries out `lamp apply`: stops jobs, makes jobs, and keeps schedules in the job root.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::market::Cloud;
 use crate::policy::schedule::apply_diff::{Applies, Change, JobFact};
 use crate::wire::{Store, Workstation};
 
-/// A schedule as the file says it, and as it is kept.
+/// A schedule as its file has it, and as the job root has it.
 pub struct Scheduled {
     pub dir: ScheduleDir,
     pub new: Schedule,
@@ -28,42 +28,42 @@ pub struct Scheduled {
     pub packed: Pending,
 }
 
-/// What was made of a file.
 pub struct Made {
     pub file: String,
     pub kind: Applies,
     /// The job's id, or the schedule's name.
     pub name: String,
-    /// Its launch was refused for good, and it has ended.
+    /// The receipt, if the launch was refused for good.
     pub refused: Option<Receipt>,
 }
 
 impl Scheduled {
-    /// Whether what is kept is what the file says, to the last file of the workdir.
+    /// Whether the kept schedule equals the file and its workdir.
     pub fn is_as_kept(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && has_same_code(kept, &self.new))
     }
 
-    /// Whether no word of it is another, but a file of its workdir: what stands beside it counts, a job file too.
+    /// Whether only the workdir differs. Every file in it counts, also job files.
     pub fn is_of_another_workdir(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && !has_same_code(kept, &self.new))
     }
 }
 
-/// The same workdir, wherever it was packed.
+/// The same workdir contents, wherever they were packed.
 fn has_same_code(kept: &Schedule, new: &Schedule) -> bool {
     kept.code.as_ref().map(|code| &code.sha256) == new.code.as_ref().map(|code| &code.sha256)
 }
 
-/// The same but for the workdir.
+/// The same except for the workdir.
 fn has_same_words(kept: &Schedule, new: &Schedule) -> bool {
     kept.removed.is_none() && kept.applied == new.applied && kept.schedule == new.schedule && kept.spec == new.spec && kept.here == new.here
 }
 
-/// Reads what is kept of a file, and packs the workdir of a scheduled one.
+/// Reads what is kept for a file, and packs the workdir if it has a schedule.
 ///
 /// # Errors
-/// The job root does not answer, the workdir cannot be packed, or the schedule is somebody else's.
+/// Fails when the job root is unreachable, the workdir cannot be packed, or another owner has the
+/// schedule.
 pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepared) -> Result<Ready, Fault> {
     let loaded = &prepared.loaded;
     let file = loaded.file.as_deref().unwrap_or(Path::new(""));
@@ -101,7 +101,7 @@ pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepa
         here,
         removed: None,
     };
-    // Another workdir alone makes nothing due again.
+    // A changed workdir alone makes nothing due again.
     if let Some(kept) = kept.as_ref().filter(|kept| has_same_words(kept, &new)) {
         new.since = kept.since;
     }
@@ -113,10 +113,10 @@ fn here(context: &Context) -> Result<String, Fault> {
     here.map(|here| here.as_str().to_owned()).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
 }
 
-/// Stops first, then makes; what was done when something fails is found by the next call.
+/// Stops first, then makes. After a failure, the next call finds what was done.
 ///
 /// # Errors
-/// The job root or the cloud refuses.
+/// Fails when the job root or the cloud refuses.
 pub async fn carry_out(
     context: &Context,
     store: &Store,
@@ -156,7 +156,8 @@ async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedul
     Ok(())
 }
 
-/// Leaves the wish; `wait`: until its machine is gone, because another job takes its place, or its user has gone.
+/// Asks the job to stop. With `wait` it waits until the machine is gone, because another job takes
+/// its place, or until the user leaves.
 async fn stop(context: &Context, store: &Store, controller: &Controller, job: &JobId, wait: Option<&mut Left>) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
     let dir = JobDir::new(Arc::clone(store), job.clone());
@@ -172,12 +173,12 @@ async fn stop(context: &Context, store: &Store, controller: &Controller, job: &J
     if waits { Err(broken_off()) } else { Ok(()) }
 }
 
-/// What is made stays made.
+/// Jobs that were made stay.
 fn broken_off() -> Fault {
     Fault::new(ExitCode::CTRL_C, "left before all was made").hint("run it again: it goes on where it was")
 }
 
-/// The id of the job; and its receipt, where its launch was refused for good.
+/// The job's id, and its receipt if its launch was refused for good.
 async fn make_job(
     context: &Context,
     store: &Store,
@@ -188,7 +189,7 @@ async fn make_job(
 ) -> Result<(String, Option<Receipt>), Fault> {
     let applied = &ready.applied;
     let workstation = job_root::workstation(context)?;
-    // The same for two calls at once, and another when a file returns to what it was.
+    // Two calls at once get the same id. A file that returns to an earlier text gets a new one.
     let before = jobs.iter().filter(|job| job.applied.file == applied.file).count();
     let job = applied_id(&store.url(), &ready.prepared.loaded.spec.name, applied, &format!("{}\n{before}", applied.sha256));
     let here = JobDir::new(Arc::clone(store), job.clone());
@@ -203,7 +204,7 @@ async fn make_job(
             let launched = run::launch(context, store, controller, &ready.prepared, spec.into(), planned, left).await;
             let Launched { dir, memory, .. } = match launched {
                 Ok(launched) => launched,
-                // Others may have been made before.
+                // Earlier files may have been applied.
                 Err(fault) if fault.code == ExitCode::CTRL_C => return Err(broken_off()),
                 Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
                 Err(fault) => return Err(fault),
@@ -215,7 +216,7 @@ async fn make_job(
             }
             dir
         }
-        // What cannot be had now is waited for, as after any launch that found nothing.
+        // A job that cannot launch now waits, as after any launch without an offer.
         Err(error) => {
             context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
             let pending = submission::pack(context, &ready.prepared, spec)?;
@@ -233,13 +234,12 @@ async fn make_job(
     Ok((dir.job().to_string(), None))
 }
 
-/// Whether the job is there, of which this call knows that it has not made it.
 async fn is_there(dir: &JobDir) -> bool {
     matches!(dir.spec().await, Ok(Some(_)))
 }
 
-/// Two calls at once give it the same name, and one of them makes it; or this one has, and lost the reply. What the file asks for is
-/// done all the same, and two that drive it do no harm: nobody here knows that another does.
+/// Another call made the job under the same id, or this call made it and lost the reply. Two
+/// drivers of one job do no harm, so this call drives it too.
 fn there_already(context: &Context, workstation: &Workstation, applied: &Applied, dir: &JobDir) -> Result<(String, Option<Receipt>), Fault> {
     let job = dir.job();
     let driver = run::hand_over(workstation, job)?;

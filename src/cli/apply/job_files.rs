@@ -1,6 +1,6 @@
-//! Which job files `lamp apply` was given: those of a folder, or those that were named.
+//! Which job files `lamp apply` was given: the files of a folder, or the named ones.
 //!
-//! What must never live here: what they say (`workdir`), or what follows from it (`policy::schedule::apply_diff`).
+//! Not here: what they say (`workdir`), or what follows from it (`policy::schedule::apply_diff`).
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::config::closest;
 /// The job files, and whether they are a whole directory.
 ///
 /// # Errors
-/// A folder is not there, cannot be read, or stands among files.
+/// Fails when a folder is missing, cannot be read, or is named together with files.
 pub fn files_of(paths: &[PathBuf], context: &Context) -> Result<(Vec<PathBuf>, bool), Fault> {
     let here = |path: &PathBuf| context.current_dir.join(path);
     match paths {
@@ -23,7 +23,7 @@ pub fn files_of(paths: &[PathBuf], context: &Context) -> Result<(Vec<PathBuf>, b
             files.sort();
             Ok((files, true))
         }
-        // No job file is without an ending.
+        // Job files have an extension, so this was meant as a folder.
         [only] if only.extension().is_none() && !here(only).exists() => Err(no_folder(only, &here(only))),
         several => {
             match several.iter().find(|path| here(path).is_dir()) {
@@ -35,7 +35,7 @@ pub fn files_of(paths: &[PathBuf], context: &Context) -> Result<(Vec<PathBuf>, b
     }
 }
 
-/// What was typed, and where that would be.
+/// `typed` is what the user typed, `path` where that would be.
 fn no_folder(typed: &Path, path: &Path) -> Fault {
     let entries = path.parent().and_then(|beside| beside.read_dir().ok()).into_iter().flatten();
     let folders: Vec<String> = entries.filter_map(|entry| entry.ok().filter(|entry| entry.path().is_dir())?.file_name().into_string().ok()).collect();

@@ -1,4 +1,4 @@
-//! `lamp apply` and `lamp schedules`: jobs as the files of a directory say.
+//! `lamp apply` and `lamp schedules`: jobs from the files of a directory.
 
 pub(crate) mod apply;
 pub(crate) mod caps_cost;

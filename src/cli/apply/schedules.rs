@@ -24,7 +24,6 @@ pub struct Args {
     pub which: Option<String>,
 }
 
-/// What `-o json` prints of each.
 #[derive(Serialize)]
 struct Shown {
     set: String,
@@ -34,7 +33,7 @@ struct Shown {
     schedule: ScheduleSpec,
     /// When the next run that is not due yet can begin: at its due time, or when its hours begin.
     next: Option<Timestamp>,
-    /// A due time that has come, and is not decided yet.
+    /// A due time that has passed without a decision.
     due: Option<Timestamp>,
     last: Option<LastRun>,
     waiting: Option<Waiting>,
@@ -47,11 +46,12 @@ struct LastRun {
     due: Timestamp,
     decided: Timestamp,
     reason: String,
-    /// `null`: it was left out.
+    /// `null`: the run was skipped.
     job: Option<JobId>,
     state: Option<JobState>,
     exit_code: Option<i32>,
-    /// Why it ended, and what `lamp run` would have ended with; `null`: it has not, or left no receipt.
+    /// Why it ended, and the exit code that `lamp run` would have. `null`: it runs, or left no
+    /// receipt.
     because: Option<String>,
     code: Option<u8>,
 }
@@ -59,7 +59,7 @@ struct LastRun {
 const READS_IN_FLIGHT: usize = 16;
 
 /// # Errors
-/// The job root does not answer, or what was named is not there.
+/// Fails when the job root is unreachable, or the schedule is missing.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let (set, name) = match args.which.as_deref().map(|which| which.split_once('/').unwrap_or((which, ""))) {
@@ -90,12 +90,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What it waits for is cut first, then how it ended goes.
+/// The last column is cut first.
 fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
     render_table_within(width, &["schedule", "next run", "last run", "how it stands", "now"], rows, &[], Give { cut: &[4, 2], go: &[3, 2, 4] })
 }
 
-/// `None`: it has been removed.
+/// `None`: the schedule was removed.
 async fn read(store: &Store, dir: ScheduleDir, now: Timestamp) -> Result<Option<Shown>, JobDirError> {
     let Some(record) = dir.record().await?.filter(|record| record.removed.is_none()) else { return Ok(None) };
     let newest = dir.newest_run().await?;
@@ -115,7 +115,7 @@ async fn read(store: &Store, dir: ScheduleDir, now: Timestamp) -> Result<Option<
         }
         Err(error) => (None, None, Some(error.to_string())),
     };
-    // What it waited for before the last decision is over.
+    // A wait recorded before the last decision is over.
     let waiting = jobdir::unless_damaged(dir.waiting().await)?;
     let waiting = waiting.filter(|waiting| due.is_some() && newest.as_ref().is_none_or(|run| run.decided < waiting.at));
     let Schedule { applied, schedule, .. } = record;

@@ -1,13 +1,14 @@
-//! How a job of `lamp apply` comes short of what its file asks for, and what is said of that.
+//! How a job of `lamp apply` falls short of its file, and what is said about that.
 //!
 //! ```text
-//!   no end yet ─┬─ somebody has asked it to end ──> it ends
-//!               └─ else ─────────────────────────> nothing
-//!   ended ──────┬─ with success ─────────────────> nothing
-//!               └─ else ─ `lamp start` went on? ─┬─ under way, or with success ──> it goes on, or nothing
-//!                                                └─ no, or that ended too ───────> it has ended
+//!   no end yet ─┬─ it was asked to end ──> it ends
+//!               └─ else ─────────────────> nothing
+//!   ended ──────┬─ with success ─────────> nothing
+//!               └─ else ─ continued by `lamp start`? ─┬─ runs or succeeded ──> it goes on, or nothing
+//!                                                     └─ no, or ended too ───> it has ended
 //! ```
-//! What must never live here: what is done about it (`policy::schedule::apply_diff`).
+//!
+//! Not here: what is done about it (`policy::schedule::apply_diff`).
 
 use std::sync::Arc;
 
@@ -16,20 +17,19 @@ use crate::job::{JobId, JobOutcome, Receipt};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::policy::Wishes;
 
-/// How a job comes short.
 pub enum Short {
-    /// Somebody has asked it to end, and it has not yet.
+    /// It was asked to end, and has not ended yet.
     Ends,
-    /// Somebody went on with it: this job does its work now.
+    /// `lamp start` continued it: this job does its work now.
     GoesOn(JobId),
     Ended(JobOutcome),
 }
 
 impl Short {
-    /// `None`: it runs, or it has done what it was to do.
+    /// `None`: it runs, or it has done its work.
     ///
     /// # Errors
-    /// The job root does not answer.
+    /// Fails when the job root is unreachable.
     pub async fn of(dir: &JobDir, receipt: Option<&Receipt>) -> Result<Option<Short>, JobDirError> {
         match receipt {
             None => Ok(Wishes::of(&dir.requests().await?).end.map(|_| Short::Ends)),
@@ -38,12 +38,12 @@ impl Short {
         }
     }
 
-    /// Whether the same work would not be done twice by another job.
+    /// Whether no other job does the same work.
     pub fn is_over(&self) -> bool {
         matches!(self, Short::Ended(_))
     }
 
-    /// `again`: the command that makes it again.
+    /// `again`: the command that makes the job again.
     pub fn told(&self, again: &str) -> String {
         match self {
             Short::Ends => format!("its job ends, as somebody asked; after that `{again}` makes it again"),
@@ -54,7 +54,7 @@ impl Short {
     }
 }
 
-/// What became of a job that has ended without success: `lamp start` may have gone on with it, and again with that.
+/// Follows a job after an end without success: `lamp start` may have continued it, several times.
 async fn went_on(dir: &JobDir, receipt: &Receipt) -> Result<Option<Short>, JobDirError> {
     let (mut outcome, mut next) = (receipt.outcome, continuation_of(dir.job(), &receipt.name));
     loop {
@@ -62,7 +62,7 @@ async fn went_on(dir: &JobDir, receipt: &Receipt) -> Result<Option<Short>, JobDi
         match dir.spec().await {
             Ok(None) => return Ok(Some(Short::Ended(outcome))),
             Err(error @ JobDirError::Store(_)) => return Err(error),
-            // A record that this version cannot read is one all the same.
+            // A job with an unreadable spec is still a job.
             Ok(Some(_)) | Err(_) => {}
         }
         match unless_damaged(dir.receipt().await)? {

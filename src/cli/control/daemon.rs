@@ -1,10 +1,12 @@
-//! `lamp daemon`: drives every job of its job roots, in the foreground; systemd keeps it (systemd/lamp-controller.service).
+//! `lamp daemon`: drives every job of its job roots in the foreground. systemd runs it
+//! (systemd/lamp-controller.service).
 //!
 //! ```text
-//!   --job-root A --job-root B ──> a lock, a store and a controller for each ──> one loop for each, on one thread
+//!   --job-root A --job-root B ──> a lock, a store, a controller and a loop for each, on one thread
 //! ```
-//! The loops know nothing of each other, but for what they spend: one user's caps count all of these job roots together. What must
-//! never live here: a decision about a job.
+//!
+//! The loops share only the spending: the user's caps count all these job roots together. Not here:
+//! decisions about a job.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -40,7 +42,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// A job root cannot be opened, or another daemon drives it.
+/// Fails when a job root cannot be opened, or another daemon drives it.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !args.job.is_empty() && !context.more_job_roots.is_empty() {
         return Err(Fault::new(ExitCode::USAGE, "--job names a job of one job root, and --job-root was given more than once"));
@@ -55,7 +57,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.until_done {
         desks.iter_mut().for_each(|desk| desk.take_over(&here.owner));
     }
-    // Before the word that it drives: whoever reads that may end it at once.
+    // Listen before reporting ready: the reader may end the daemon at once.
     let mut left = ctrl_c::Left::listen();
     service.ready();
     let roots: Vec<&str> = std::iter::once(&context.job_root).chain(&context.more_job_roots).map(String::as_str).collect();
@@ -72,12 +74,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut has_left = false;
     tokio::select! {
         _ = driven => {}
-        // Nothing needs saving: what matters is in the job root.
+        // Nothing needs saving: the job root has all state.
         () = left.heard() => has_left = true,
         () = taken_over(context, &desks) => context.printer.note("nobody answers here, and a newer process drives this too"),
     }
     service.stopping();
-    // A command that tells somebody is not cut off.
+    // Running notification commands may finish.
     tokio::select! {
         _ = join_all(desks.iter().map(|desk| desk.controller.finish_telling())) => {}
         () = context.clock.sleep(TELLING_MAX) => {}
@@ -91,33 +93,33 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is traced of one job root says which, where there are several.
+/// With several job roots, traces name theirs.
 fn of(root: &str) -> tracing::Span {
     tracing::warn_span!("of", job_root = %root)
 }
 
-/// One job root, and who drives it.
 struct Desk {
     workstation: Workstation,
     store: Store,
     controller: Controller,
-    /// The jobs that were named.
     jobs: Vec<JobId>,
-    /// Held as long as this lives. A driver of one job is no daemon: both may drive it, the records see to that.
+    /// Held while this value exists. A driver of named jobs takes no daemon lock: the records let
+    /// both run.
     _lock: Option<DaemonLock>,
-    /// That of each job that was named.
+    /// One lock for each named job.
     driving: Vec<DrivingLock>,
 }
 
-/// How often a driver looks whether there is a newer one.
+/// How often a driver checks for a newer one.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// So long nobody answers before a driver leaves its jobs to a newer one. Sooner, and an outage of
-/// minutes costs what it knows of how long a machine has been silent; later, and those of yesterday's credentials pile up.
+/// A driver without answers for this long leaves its jobs to a newer one. Sooner, a short outage
+/// would lose what it knows about how long a machine was silent. Later, drivers with expired
+/// credentials pile up.
 const TROUBLE_MAX: Duration = Duration::from_secs(600);
 
-/// Ends when all jobs of this process are driven by newer ones too, and it does no good itself. While it does it stays: what it
-/// has seen of a machine the newer has yet to see.
+/// Returns when newer processes drive all jobs of this one, and this one gets no answers. While it
+/// gets answers it stays, because the newer one knows less about the machine.
 async fn taken_over(context: &Context, desks: &[Desk]) {
     loop {
         context.clock.sleep(LOOK_EVERY).await;
@@ -132,7 +134,7 @@ async fn taken_over(context: &Context, desks: &[Desk]) {
 }
 
 impl Desk {
-    /// As the newest of those that drive these jobs. Several may: the records see to that.
+    /// Becomes the newest driver of these jobs. Several may drive: the records allow it.
     fn take_over(&mut self, owner: &str) {
         for lock in &mut self.driving {
             if let Err(error) = lock.take_over(owner) {
@@ -161,8 +163,8 @@ impl Desk {
         Ok(Desk { controller: run::controller(workstation, &store)?, workstation: workstation.clone(), store, jobs, _lock: lock, driving })
     }
 
-    /// Gives up its locks, and says what nobody here drives then. `is_idle`: no job was under way when it looked last, and a bucket
-    /// takes money and time to be asked again.
+    /// Releases its locks and reports jobs without a driver. `is_idle`: no job was under way at the
+    /// last look. Then a bucket is not asked again, which costs time and money.
     async fn leave(self, context: &Context, is_idle: bool) {
         let Desk { workstation, store, controller, jobs, _lock: lock, driving } = self;
         drop((controller, lock, driving));
@@ -172,10 +174,10 @@ impl Desk {
     }
 }
 
-/// What the service manager hears: that every loop lives, and how many jobs are under way in all of them.
+/// Tells the service manager that every loop runs, and how many jobs are under way.
 struct Pulse<'a> {
     service: &'a dyn Service,
-    /// Of each loop: whether it was heard since they were all heard last, and its jobs.
+    /// For each loop: whether it reported since the last `alive`, and its number of jobs.
     loops: RefCell<Vec<(bool, usize)>>,
     told: Cell<Option<usize>>,
 }
@@ -189,7 +191,7 @@ impl<'a> Pulse<'a> {
         move |active| self.heard(at, active)
     }
 
-    /// One loop that hangs must not hide behind the others.
+    /// Reports `alive` only after every loop has reported, so that a hung loop is noticed.
     fn heard(&self, at: usize, active: usize) {
         let mut loops = self.loops.borrow_mut();
         loops[at] = (true, active);
@@ -200,17 +202,18 @@ impl<'a> Pulse<'a> {
         let all = loops.iter().map(|(_, active)| active).sum();
         if self.told.replace(Some(all)) != Some(all) {
             self.service.status(&format!("{} under way", counted(all as u64, "job")));
-            // Of all job roots, whichever of them has just spoken.
+            // The sum of all job roots, so it names none of them.
             tracing::info!(parent: None, "{} under way", counted(all as u64, "job"));
         }
     }
 }
 
-/// The job of this id, or else as everywhere. One that is not there, or that a newer version wrote, would be left alone in silence.
+/// The job with this id, or the job that other commands would find. A missing job, or one of a
+/// newer version, is an error here: the driver would silently skip it.
 async fn meant(store: &Store, text: &str) -> Result<JobId, Fault> {
     let spec = match text.parse::<JobId>() {
         Ok(job) => match JobDir::new(Arc::clone(store), job.clone()).spec().await {
-            // Driving goes on through every failure of the job root, also one that is there at the start.
+            // A driver survives failures of the job root, also at its start.
             Ok(Some(_)) | Err(JobDirError::Store(_)) => return Ok(job),
             spec => spec,
         },

@@ -1,12 +1,16 @@
-//! `lamp discard`: what ended jobs have stored is deleted; their records and receipts stay.
+//! `lamp discard`: deletes the stored data of ended jobs. Their records and receipts stay.
 //!
 //! ```text
-//!   all jobs ──> which are meant, and may go ──> sizes ──> the question ──> may we delete? ──> discarded.json of each
-//!            ──> looked at again: somebody may go on with one ──> deleted
+//!   all jobs ──> which may go ──> sizes ──> the question ──> allowed? ──> discarded.json of each
+//!            ──> looked at again: a job may continue one ──> deleted
 //! ```
-//! Who starts a job looks for `discarded.json` just before the new spec is written, and who discards looks for such a spec once that
-//! record is. In the moment between them neither sees the other; then the agent finds its checkpoint discarded, and begins nothing.
-//! What must never live here: whether a job may go (`policy::lifecycle::discardable`), or which objects are records (`jobdir::stored_data`).
+//!
+//! `lamp start` looks for `discarded.json` just before it writes the new spec. `lamp discard` looks
+//! for such a spec after it wrote its record. If both look at the same moment, neither sees the
+//! other. Then the agent finds its checkpoint discarded and does not begin.
+//!
+//! Not here: whether a job may go (`policy::lifecycle::discardable`), or which objects are records
+//! (`jobdir::stored_data`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,17 +66,17 @@ pub struct Args {
 struct Going {
     dir: JobDir,
     ended: Option<Timestamp>,
-    /// Nobody could go on from it before.
+    /// No job could continue it before.
     was_discarded: bool,
-    /// `lamp start` could go on with it, and could not any more.
+    /// `lamp start` could continue it until now.
     strands: bool,
     objects: Vec<(StoredKind, ObjectMeta)>,
-    /// What is written down as gone: no more than there was.
+    /// The kinds that the record names: only those that existed.
     kinds: BTreeSet<StoredKind>,
 }
 
 /// # Errors
-/// There is no such job, one of the named is still needed, nobody said yes, or the job root does not answer.
+/// Fails when a job is missing or still needed, the user declines, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.jobs.is_empty() && args.older.is_none() {
         return Err(Fault::new(ExitCode::USAGE, "no job is named")
@@ -86,7 +90,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         wanted.named.insert(job_root::find_only(&store, text).await?.job().clone());
     }
     if wanted.older.is_some() {
-        // By a clock that is a month ahead everything is old.
+        // With a clock that is a month ahead, everything is old.
         let controller = run::controller(&job_root::workstation(context)?, &store)?;
         run::refuse_wrong_clock(controller.check_clock().await).map_err(|fault| fault.meaning(NOTHING))?;
     }
@@ -139,7 +143,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `None`: there is nothing of it to delete, and nothing to write down.
+/// `None`: there is nothing to delete or to record.
 async fn stored(store: &Store, known: Known, wanted: &BTreeSet<StoredKind>) -> Result<Option<Going>, Fault> {
     let Known { facts, ended, .. } = known;
     let dir = JobDir::new(Arc::clone(store), facts.job);
@@ -147,7 +151,7 @@ async fn stored(store: &Store, known: Known, wanted: &BTreeSet<StoredKind>) -> R
     let objects: Vec<_> = stored.into_iter().filter(|(kind, _)| wanted.contains(kind)).collect();
     let mut kinds: BTreeSet<StoredKind> = objects.iter().map(|(kind, _)| *kind).collect();
     let strands = is_gone_on_from(&kinds) && facts.outcome != Some(JobOutcome::Succeeded) && !facts.is_discarded;
-    // As long as it has saved nothing of its own it goes on from another's checkpoint, which may go in the same call.
+    // Until it saves a checkpoint it continues from another job's, which the same call may delete.
     if facts.from.is_some() && wanted.contains(&StoredKind::Checkpoints) {
         kinds.insert(StoredKind::Checkpoints);
     }
@@ -175,8 +179,8 @@ fn show<'a>(context: &Context, going: impl Iterator<Item = &'a Going>) {
     context.printer.line(render_table(&["job", "ended", "checkpoints", "outputs", "logs", "code", "together"], &rows, &[2, 3, 4, 5, 6]));
 }
 
-/// Writes down what is about to go, of each job, also of one that has stored nothing: it may have gone on from another. Then looks
-/// once more, since whoever was asked may have taken their time.
+/// Records for each job what is about to go, also for a job without stored data: it may continue
+/// from another. Then looks again, since the user may have taken long to answer.
 async fn mean(context: &Context, store: &Store, wanted: &Wanted, going: &[Going]) -> Result<(), Fault> {
     let nothing = |error: &JobDirError| unwritten(store, error).meaning(NOTHING);
     if let Some(first) = going.first() {
@@ -193,7 +197,7 @@ async fn mean(context: &Context, store: &Store, wanted: &Wanted, going: &[Going]
     let meant: BTreeMap<JobId, bool> = put.iter().map(|(going, _)| (going.dir.job().clone(), going.was_discarded)).collect();
     let again = look(context, store, &Wanted { kinds: wanted.kinds.clone(), named, older: None }, &meant).await;
     if let Err(fault) = again {
-        // Nothing is gone: what was there is said to be there.
+        // Nothing was deleted, so the records say so again.
         for (going, before) in put {
             let record = before.unwrap_or_else(|| intent(BTreeSet::new()));
             going.dir.put_discarded(&record).await.map_err(|error| nothing(&error))?;

@@ -1,6 +1,6 @@
-//! Which jobs `lamp discard` means, what is known of them, and what is in the way, in words.
+//! Which jobs `lamp discard` means, what is known about them, and why one must stay.
 //!
-//! What must never live here: the verdict itself (`policy::lifecycle::discardable`), a deletion.
+//! Not here: the verdict (`policy::lifecycle::discardable`), and the deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,15 +18,13 @@ use crate::market::{Span, elapsed};
 use crate::policy::lifecycle::discardable::{Hindrance, StoredFacts, is_gone_on_from, judge_discard};
 use crate::wire::Store;
 
-/// What is asked for.
 pub struct Wanted {
     pub kinds: BTreeSet<StoredKind>,
     pub named: BTreeSet<JobId>,
-    /// Beside the named, all jobs of ours that ended longer ago.
+    /// Also all our jobs that ended longer ago than this.
     pub older: Option<Span>,
 }
 
-/// A job, and when it ended.
 pub struct Known {
     pub facts: StoredFacts,
     pub ended: Option<Timestamp>,
@@ -36,20 +34,19 @@ pub struct Known {
 #[derive(Default)]
 pub struct Look {
     pub goes: Vec<Known>,
-    /// Jobs that are old and stay, and why.
+    /// Old jobs that stay, and why.
     pub left_out: Vec<(JobId, String)>,
 }
 
-/// Jobs that are read at once.
 pub const READS_IN_FLIGHT: usize = 32;
 
 pub const NOTHING: &str = "nothing was deleted";
 
-/// Which of the jobs go, by all that is known now. `meant`: those of which it is written down already that they go, and whether
-/// nobody could go on from them before that.
+/// Decides which jobs go, by what is known now. `meant`: jobs with a new discard record, and
+/// whether they were discarded before it.
 ///
 /// # Errors
-/// A job that was named may not go, or the job root does not answer.
+/// Fails when a named job must stay, or the job root is unreachable.
 pub async fn look(context: &Context, store: &Store, wanted: &Wanted, meant: &BTreeMap<JobId, bool>) -> Result<Look, Fault> {
     let nothing = |fault: Fault| fault.meaning(NOTHING);
     let all = jobdir::jobs(store.as_ref()).await.map_err(|error| nothing(job_root::record_fault(&error.into())))?;
@@ -61,7 +58,7 @@ pub async fn look(context: &Context, store: &Store, wanted: &Wanted, meant: &BTr
     }
     let (now, me) = (context.clock.now(), &context.user.owner);
     let is_old = |known: &&Known| wanted.older.zip(known.ended).is_some_and(|(age, ended)| elapsed(ended, now) > age.duration());
-    // Of no known owner is only what is named.
+    // A job without a known owner goes only when it is named.
     let is_ours = |known: &&Known| known.facts.owner.as_ref() == Some(me);
     let old = known.iter().filter(is_old).filter(is_ours).map(|known| known.facts.job.clone());
     let chosen: BTreeSet<JobId> = wanted.named.iter().cloned().chain(old).collect();
@@ -76,7 +73,7 @@ pub async fn look(context: &Context, store: &Store, wanted: &Wanted, meant: &BTr
             Some(Some(why)) => look.left_out.push((known.facts.job, sentence(why))),
         }
     }
-    // What is named and has no words is no job that ended.
+    // A named job without a verdict has no readable spec.
     if let Some(job) = wanted.named.iter().find(|job| !verdicts.contains_key(*job)) {
         let what = format!("job `{job}` has no spec that can be read: whether anything needs what it stores is not known");
         return Err(Fault::new(ExitCode::REFUSED, what).meaning(NOTHING).hint(format!("`lamp status {job}` says what is known of it")));
@@ -84,11 +81,11 @@ pub async fn look(context: &Context, store: &Store, wanted: &Wanted, meant: &BTr
     Ok(look)
 }
 
-/// `None`: no job, or one whose words nobody can read, so that nobody can launch it either.
+/// `None`: no job, or one with an unreadable spec, which cannot be launched.
 async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Known>, Fault> {
     let dir = JobDir::new(Arc::clone(store), job);
     let fault = |error: JobDirError| job_root::record_fault(&error);
-    // A record of a newer version may be of a job that goes on from another: then nothing goes.
+    // A record of a newer version may be a job that continues another. Then nothing goes.
     if let Err(error) = dir.spec().await
         && (matches!(error, JobDirError::Store(_)) || error.is_damage())
         && let Some(why) = job_root::one_job_only(&dir, &error)
@@ -97,7 +94,7 @@ async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Kn
         return Ok(None);
     }
     let Some(spec) = unless_damaged(dir.spec().await).map_err(fault)? else { return Ok(None) };
-    // A receipt that nobody can read is none: the job may be under way.
+    // An unreadable receipt counts as none: the job may be under way.
     let receipt = unless_damaged(dir.receipt().await).map_err(fault)?;
     let gone = dir.discarded().await.map_err(fault)?;
     let keeps_machine = match &receipt {
@@ -127,7 +124,7 @@ async fn known(context: &Context, store: &Store, job: JobId) -> Result<Option<Kn
     Ok(Some(Known { facts, ended, alone }))
 }
 
-/// The newest specs say it, which saves the reading of a plan.
+/// Newer specs have the owner, which saves reading a plan.
 async fn owner(dir: &JobDir, spec: &ResolvedSpec) -> Result<Option<String>, Fault> {
     match spec.owner() {
         Some(owner) => Ok(Some(owner.to_owned())),

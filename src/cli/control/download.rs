@@ -1,13 +1,14 @@
-//! Fetching what a job kept: which files there are, which of them are here already, and how far it is.
+//! Fetches a job's files: which exist, which are here already, and the progress.
 //!
 //! ```text
-//!   list ──> each file, eight at a time:  not here ───────────────────────> fetched, and dated as its object
-//!                                         here, same size and date ───────> already there
-//!                                         here, same size, another date ──> fetched beside it and compared
-//!                                         here, and different ────────────> left as it is, unless forced
+//!   list ──> each file:  not here ───────────────────────> fetched, and dated as its object
+//!                        here, same size and date ───────> already there
+//!                        here, same size, another date ──> fetched beside it and compared
+//!                        here, another size ─────────────> left as it is, unless forced
 //! ```
-//! Each file comes whole or not at all, so whoever is interrupted types the same line again. What must never live here: what
-//! is said of it at the end (`outputs`).
+//!
+//! Each file is written whole or not at all, so an interrupted fetch continues when the command is
+//! repeated. Not here: the summary at the end (`outputs`).
 
 use std::collections::{HashSet, VecDeque};
 use std::io::IsTerminal;
@@ -30,32 +31,32 @@ use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Span;
 use crate::wire::{self, KeptFile, Store, show_bytes};
 
-/// Files under way at once: many small ones from a store across the ocean are not fetched one round trip after the other.
-/// Each holds up to 32 MiB of a bucket's pieces in memory, so more would be felt.
+/// Files in flight. One at a time, each small file from a distant region would cost a round trip.
+/// Each holds up to 32 MiB in memory, so more would be noticed.
 const FILES_IN_FLIGHT: usize = 8;
 
-/// Whoever waits longer than this wants to see something.
+/// Progress is shown after this time.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks of a live line.
+/// Between two updates of the live line.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
-/// Without a terminal a line of progress comes this often: more fills a log, less looks dead.
+/// Without a terminal a progress line comes this often. More fills a log; less looks like a hang.
 const WORD_EVERY: Duration = Duration::from_secs(10);
 
-/// The same line again, for whoever waits before a file: longer, and nobody can tell a wait from a program that hangs.
+/// An unchanged line is repeated this often, so that a long wait does not look like a hang.
 const SAME_WORD_EVERY: Duration = Duration::from_secs(300);
 
-/// One output, and what became of it. The field names are an interface.
+/// One output and its state. The field names are an interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct Output {
-    /// Below the outputs of the job.
+    /// Relative to the job's outputs.
     pub path: String,
-    /// Below the folder that it comes home to: what is in `$LAMP_OUTPUT_DIR` stands there without a folder of its own.
+    /// Relative to the local folder. Files of `$LAMP_OUTPUT_DIR` have no folder of their own there.
     pub here: String,
     pub bytes: u64,
-    /// When it was kept, by the store's clock.
+    /// When it was stored, by the store's clock.
     pub modified: Timestamp,
     pub state: OutputState,
-    /// Where it lies, if not under its path below the outputs.
+    /// Its key, if that is not its path below the outputs.
     #[serde(skip)]
     pub key: Option<String>,
     /// Why it was not fetched.
@@ -66,12 +67,12 @@ pub struct Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputState {
-    /// Seen in the job directory; nothing was asked for.
+    /// Seen in the job directory; no fetch was requested.
     Listed,
     Fetched,
     /// The same file is here.
     AlreadyThere,
-    /// Another file is here, and was left as it is.
+    /// A different file is here, and was left as it is.
     KeptLocal,
     Failed,
 }
@@ -79,14 +80,14 @@ pub enum OutputState {
 /// All outputs of a job, in order of their paths.
 ///
 /// # Errors
-/// The job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault> {
     let prefix = layout::outputs(dir.job());
     let listing = dir.store().list(&prefix);
     let found = with_progress(context, || "listing the outputs".to_owned(), listing).await;
     let found = found.map_err(|error| job_root::record_fault(&JobDirError::Store(error)))?;
     let named = found.iter().filter_map(|object| Some((object.key.strip_prefix(&prefix)?, object)));
-    // A bucket's console makes empty objects that stand for folders.
+    // A bucket's console makes empty objects for folders.
     let files = named.filter(|(path, _)| !path.is_empty() && !path.ends_with('/'));
     let output = |(path, object): (&str, &_)| listed(path, object);
     return Ok(at_home(files.map(output).collect()));
@@ -104,7 +105,8 @@ pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault>
     }
 }
 
-/// Files of `$LAMP_OUTPUT_DIR` stand beside the other outputs. If one of them has a name of those, all keep their place.
+/// Puts files of `$LAMP_OUTPUT_DIR` beside the other outputs. If one name clashes, all keep their
+/// place.
 fn at_home(mut outputs: Vec<Output>) -> Vec<Output> {
     let begins = format!("{}/", layout::OUTPUT_DIR);
     let first = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
@@ -135,10 +137,10 @@ pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Outp
     manifest.files.iter().map(output).collect()
 }
 
-/// Fetches the outputs into a folder; what became of each is in its `state`.
+/// Fetches the outputs into a folder, and sets the `state` of each.
 ///
 /// # Errors
-/// The disk is too small for them, or the folder cannot be written.
+/// Fails when the disk is too small, or the folder cannot be written.
 pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder: &Path, force: bool) -> Result<Vec<Output>, Fault> {
     room_for(&outputs, folder, force)?;
     if let Err(error) = wire::make_writable(folder) {
@@ -173,17 +175,16 @@ pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder
     Ok(with_progress(context, told, brought.buffered(FILES_IN_FLIGHT).collect()).await)
 }
 
-/// One file on its way.
 struct Seen<'a> {
     store: &'a Store,
     key: String,
-    /// Bytes of all files so far; what need not come counts as come.
+    /// Bytes of all files so far; skipped files count too.
     come: &'a Arc<AtomicU64>,
 }
 
 impl Seen<'_> {
     async fn bring(&self, output: &Output, folder: &Path, force: bool) -> Result<OutputState, String> {
-        // A key of a strange machine must not lead out of the folder.
+        // A key written by a hostile machine must not lead out of the folder.
         if !Path::new(&output.here).components().all(|part| matches!(part, Component::Normal(_))) {
             return Err("its name leads out of the folder".to_owned());
         }
@@ -200,12 +201,12 @@ impl Seen<'_> {
             _ => {}
         }
         self.get(&target).await?;
-        // Where times cannot be set, the next fetch compares the contents.
+        // If the time cannot be set, the next fetch compares the contents.
         let _ = wire::date_file(&target, output.modified);
         Ok(OutputState::Fetched)
     }
 
-    /// Only the contents can tell.
+    /// Same size, another date: only the contents can tell.
     async fn compare(&self, here: &KeptFile, target: &Path) -> Result<OutputState, String> {
         let beside = wire::Beside::of(target);
         let theirs = self.get(beside.path()).await?;
@@ -226,7 +227,7 @@ fn is_same(here: &KeptFile, output: &Output) -> bool {
     here.bytes == output.bytes && here.is_dated(output.modified)
 }
 
-/// Better no file than half of them and a full disk.
+/// Refuses before the fetch when the disk is too small for all files.
 fn room_for(outputs: &[Output], folder: &Path, force: bool) -> Result<(), Fault> {
     let comes = |output: &&Output| match KeptFile::at(&folder.join(&output.here)) {
         Ok(Some(here)) => force && !is_same(&here, output),
@@ -242,22 +243,22 @@ fn room_for(outputs: &[Output], folder: &Path, force: bool) -> Result<(), Fault>
     }
 }
 
-/// How fast bytes come or go, by what was seen lately: a line that was slow need not be slow.
+/// The transfer rate over the last seconds, since a slow line may become fast.
 #[derive(Default)]
 pub struct Pace {
     seen: std::cell::RefCell<VecDeque<(Duration, u64)>>,
 }
 
-/// So far back it looks; without a terminal that is three looks.
+/// The window of the rate; without a terminal it has three samples.
 const PACE_OF: Duration = Duration::from_secs(20);
 
 impl Pace {
-    /// `1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`. `before`: what of it an earlier try has brought, which is no speed; `now`: of a
-    /// clock that only goes forward.
+    /// `1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`. `before`: bytes of an earlier try, which do
+    /// not count for the rate. `now`: of a monotonic clock.
     pub fn how_far(&self, come: u64, before: u64, total: u64, now: Duration) -> String {
         let mut seen = self.seen.borrow_mut();
         let moved = come.saturating_sub(before);
-        // A new try counts anew.
+        // A new try starts a new count.
         if seen.back().is_some_and(|(_, last)| moved < *last) {
             seen.clear();
         }
@@ -276,7 +277,7 @@ impl Pace {
     }
 }
 
-/// Does the work; from the first second on, people see how far it is.
+/// Runs `work`. After a second, people see its progress.
 pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     let terminal = std::io::stderr().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet();
     let shown = std::cell::Cell::new(false);
@@ -290,7 +291,7 @@ pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work
                 context.clock.sleep(SHOW_EVERY).await;
             } else {
                 let (text, now) = (told(), context.clock.mono());
-                // In a file the same line over and over says nothing.
+                // A log need not repeat the same line.
                 if is_news(said.as_ref(), &text, now) {
                     context.printer.note(&text);
                     said = Some((text, now));
@@ -299,7 +300,7 @@ pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work
             }
         }
     };
-    // Taken away also when the work is dropped half-way, at Ctrl-C.
+    // Clears the line also when Ctrl-C drops the work.
     let _clear = Clear { context, shown: &shown };
     tokio::select! {
         done = work => done,
@@ -307,7 +308,6 @@ pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work
     }
 }
 
-/// Whether a line is worth another line of a file.
 fn is_news(said: Option<&(String, Duration)>, text: &str, now: Duration) -> bool {
     said.is_none_or(|(before, at)| before != text || now.saturating_sub(*at) >= SAME_WORD_EVERY)
 }
@@ -343,10 +343,10 @@ mod tests {
         let look = |come: u64, before: u64, secs: u64| pace.how_far(come, before, 11 * gib, Duration::from_secs(secs));
         assert_eq!(look(0, 0, 2), "0 B of 11.0 GiB");
         assert_eq!(look(gib, 0, 18), "1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
-        // What was fast at first says nothing of the line as it is now.
+        // The fast start leaves the window.
         assert_eq!(look(gib, 0, 28), "1.0 GiB of 11.0 GiB, 39.4 MiB/s, 4m 20s left");
         assert_eq!(look(gib + (10 << 20), 0, 38), "1.0 GiB of 11.0 GiB, 512.0 KiB/s, 5h 41m left");
-        // A new try, which finds what is there as fast as it reads.
+        // A new try, which counts the existing bytes as fast as it reads them.
         assert_eq!(look(gib / 2, gib / 2, 50), "512.0 MiB of 11.0 GiB");
         assert_eq!(look(gib, gib, 51), "1.0 GiB of 11.0 GiB");
         assert_eq!(look(gib + (10 << 20), gib, 60), "1.0 GiB of 11.0 GiB, 1.0 MiB/s, 2h 50m left");

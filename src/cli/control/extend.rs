@@ -1,4 +1,4 @@
-//! `lamp extend`: more time or more money for a job, or a dearer machine.
+//! `lamp extend`: gives a job more time or money, or allows a more expensive machine.
 
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
@@ -40,7 +40,8 @@ pub struct Args {
 }
 
 /// # Errors
-/// Nothing was asked for, there is no such job, it has ended or was asked to, or the job root does not answer.
+/// Fails when nothing was asked for, the job is missing, over or cancelled, or the job root does
+/// not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let budget = args.budget.as_ref().map(|dollars| dollars.0);
     let fallback_cost = args.fallback_cost.as_ref().map(|word| word.0);
@@ -49,7 +50,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             Fault::new(ExitCode::USAGE, "nothing to extend by").hint(format!("`lamp extend {} 2h`, or --budget 5, or --fallback-cost 3", args.job))
         );
     }
-    // A limit that is made shorter would end the job at a moment that nobody has seen: `lamp stop` ends it.
+    // A shorter limit would end the job at an unforeseen moment: `lamp stop` is for that.
     if args.time.is_some_and(|time| time == Span::ZERO) || budget.is_some_and(|budget| budget <= Usd::ZERO) {
         return Err(Fault::new(ExitCode::USAGE, "a limit can only be raised: the time and the budget must be more than zero")
             .hint(format!("`lamp stop {}` ends it", args.job)));
@@ -93,7 +94,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let requests = dir.requests().await.map_err(fault)?;
     let all_before: Vec<Request> = requests.iter().filter(|other| other.number < request.number).cloned().collect();
     let (before, after) = (Standing::of(&spec, &all_before), Standing::of(&spec, &requests));
-    // As `lamp status` has it, so that nobody reads two figures of one job.
+    // The same figure as in `lamp status`.
     let stands = Summary::read(&dir, context.clock.now()).await.map_err(fault)?;
     let (most, most_job) = stands.map_or((None, None), |stands| (stands.most_usd, stands.most_job_usd));
     if context.is_machine_output() {
@@ -123,7 +124,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What would raise the limits that it has.
+/// The commands that raise the limits it has.
 fn raised_by(spec: &Spec, job: &JobId) -> String {
     let time = is_timed(spec).then(|| format!("`lamp extend {job} 2h` adds to its time"));
     let money = spec.limits.budget.map(|_| format!("`lamp extend {job} --budget 5` adds to its budget"));
@@ -131,7 +132,7 @@ fn raised_by(spec: &Spec, job: &JobId) -> String {
     ways.join("; ")
 }
 
-/// Somebody wants the job to end, and no limit has a say in that.
+/// A cancelled job ends whatever its limits are.
 fn ends_anyway(dir: &JobDir, spec: &Spec, end: &EndWish, now: Timestamp) -> Fault {
     let ago = Span::from_secs(elapsed(end.at, now).as_secs());
     let hint = match spec.checkpoint {
@@ -143,7 +144,7 @@ fn ends_anyway(dir: &JobDir, spec: &Spec, end: &EndWish, now: Timestamp) -> Faul
         .hint(hint)
 }
 
-/// The limits of a job with all that was ever added.
+/// The limits of a job with all extensions.
 #[derive(Serialize)]
 struct Standing {
     max_runtime: Option<Span>,
@@ -195,14 +196,14 @@ fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
     }
 }
 
-/// Whether the job file says anything that more time changes: of its work, or of its machine after the end.
+/// Whether more time changes anything: a limit in the job file, or how long the machine is kept.
 fn is_timed(spec: &Spec) -> bool {
     let (on, limits) = (&spec.on, &spec.limits);
     let keeps = [on.success, on.failure, on.idle, on.stall].iter().any(|reaction| matches!(reaction, Reaction::Keep(_)));
     limits.max_runtime.is_some() || limits.deadline.is_some() || keeps
 }
 
-/// Whether its machine is kept after the end now, for whatever reason: for whoever is at work there, too.
+/// Whether its machine is kept after the end now, also for a user who works there.
 async fn is_held(dir: &JobDir, context: &Context) -> Result<bool, Fault> {
     let summary = Summary::read(dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
     Ok(summary.is_some_and(|summary| summary.held.is_some()))

@@ -1,10 +1,12 @@
-//! The workload's log, read piece by piece from the job directory, byte for byte.
+//! Reads the workload's log piece by piece from the job directory, byte for byte.
 //!
 //! ```text
-//!   list what comes after the last piece ──> names ──> a few pieces at once ──> one at a time, in order
-//!        only when nothing is left of either  <──────────────────────────────────────┘
+//!   list after the last piece ──> names ──> a few pieces at once ──> one at a time, in order
+//!        only when both are empty  <─────────────────────────────────┘
 //! ```
-//! A day of output is some twenty thousand pieces: to list them again for each would be a third of a million pages.
+//!
+//! A day of output has some twenty thousand pieces. To list them again for each would need a third
+//! of a million pages.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _};
@@ -16,19 +18,19 @@ use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::wire::StoreError;
 
-/// Pieces that are fetched at once. Of at most a megabyte each before they are packed: eight fill a home's line at an answer
-/// in a tenth of a second, and more would only stand in memory.
+/// Pieces in flight. A piece has at most a megabyte before compression. Eight fill a home
+/// connection with a latency of 0.1 s; more would only use memory.
 const READS_IN_FLIGHT: usize = 8;
 
 /// Reads the log of one attempt as it grows.
 #[derive(Clone, Debug)]
 pub struct LogTail {
     pub attempt: AttemptNo,
-    /// The name of the last piece that was listed.
+    /// The name of the last listed piece.
     last: String,
-    /// Listed and not read.
+    /// Listed, not read yet.
     names: VecDeque<String>,
-    /// Read and not given; `None`: it was listed, and is not there any more.
+    /// Read, not returned yet. `None`: deleted since it was listed.
     read: VecDeque<(String, Option<Bytes>)>,
 }
 
@@ -37,7 +39,7 @@ impl LogTail {
         LogTail { attempt, last: String::new(), names: VecDeque::new(), read: VecDeque::new() }
     }
 
-    /// The last lines so far, and the tail of what comes after them. Only the pieces at the end are read.
+    /// The last lines so far, and a tail for what follows. Reads only the last pieces.
     ///
     /// # Errors
     /// As [`LogTail::next`].
@@ -60,10 +62,11 @@ impl LogTail {
         Ok((bytes.split_off(from), after))
     }
 
-    /// The bytes that have come since the last call, at most one piece; empty when there are none.
+    /// The bytes since the last call, at most one piece; empty when there are none.
     ///
     /// # Errors
-    /// When the store does not answer. A piece that is not what we write is told in its place and passed over.
+    /// Fails when the store does not answer. A piece in another format is reported in its place and
+    /// skipped.
     pub async fn next(&mut self, dir: &JobDir) -> Result<Vec<u8>, JobDirError> {
         let prefix = layout::log(dir.job(), self.attempt);
         loop {
@@ -86,12 +89,12 @@ impl LogTail {
         }
     }
 
-    /// The next few pieces; a name is forgotten only once all of them have come.
+    /// Fetches the next few pieces. A name is removed only once all of them were read.
     async fn fetch(&mut self, dir: &JobDir, prefix: &str) -> Result<(), JobDirError> {
         let few: Vec<String> = self.names.iter().take(READS_IN_FLIGHT).cloned().collect();
         let reads = few.into_iter().map(|name| async move {
             let piece = match dir.store().get(&format!("{prefix}{name}")).await {
-                // Something else in the place of a piece.
+                // The object is not a piece of a log.
                 Err(StoreError::Unfit { .. }) => None,
                 piece => piece?,
             };
@@ -104,12 +107,12 @@ impl LogTail {
     }
 }
 
-/// Lines, one without its end too.
+/// Counts lines, also one without a line end.
 pub fn lines_in(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count() + usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
 }
 
-/// The last lines of a text; the end of the text may be the middle of a line.
+/// The last lines of a text, which may end inside a line.
 pub fn last_lines(bytes: &[u8], lines: usize) -> &[u8] {
     let ends = bytes.iter().enumerate().filter(|(at, byte)| **byte == b'\n' && at + 1 < bytes.len()).map(|(at, _)| at + 1);
     let skipped = lines_in(bytes).saturating_sub(lines);
@@ -119,7 +122,7 @@ pub fn last_lines(bytes: &[u8], lines: usize) -> &[u8] {
     }
 }
 
-/// A piece is some megabytes at most. A longer one is cut.
+/// Far above any piece that an agent writes. A longer one is cut.
 const UNPACKED_MAX: u64 = 64 * 1024 * 1024;
 
 fn unpacked(piece: &[u8]) -> io::Result<Vec<u8>> {

@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// There is no such job or attempt, or the job root does not answer.
+/// Fails when the job or the attempt is missing, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.follow {
         return follow(args, context).await;
@@ -49,7 +49,7 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let alone = AloneRun::read(&dir).await.map_err(fault)?;
         Ok::<_, Fault>((store, dir, alone))
     };
-    // From then on, silence is the log's own.
+    // From here on, no output means that the log is silent.
     let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
     discarded_view::told(context, &dir, StoredKind::Logs).await;
     let from = match args.tail {
@@ -114,7 +114,7 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last lines of all these attempts together, in order, and where the newest goes on.
+/// The last lines of all these attempts in order, and the tail of the newest.
 async fn last_of(dir: &JobDir, attempts: &[AttemptNo], lines: usize) -> Result<(Vec<(AttemptNo, Vec<u8>)>, Option<LogTail>), JobDirError> {
     let (mut pieces, mut newest, mut left) = (Vec::new(), None, lines);
     for attempt in attempts.iter().rev() {
@@ -130,11 +130,11 @@ async fn last_of(dir: &JobDir, attempts: &[AttemptNo], lines: usize) -> Result<(
     Ok((pieces, newest))
 }
 
-/// Nobody drives a run of the agent alone; its log is followed until its agent has written how it ended.
+/// A standalone run has no controller. Its log is followed until its agent records the end.
 async fn follow_alone(context: &Context, dir: &JobDir, from: Option<LogTail>) -> Result<ExitCode, JobDirError> {
     let mut tail = from.unwrap_or_else(|| LogTail::new(AttemptNo::FIRST));
     loop {
-        // Read before the log: what was written before the end is then not missed.
+        // Read before the log, so that no output before the end is missed.
         let over = AloneRun::read(dir).await?.is_none_or(|run| run.has_ended());
         loop {
             let bytes = tail.next(dir).await?;
@@ -153,7 +153,7 @@ async fn follow_alone(context: &Context, dir: &JobDir, from: Option<LogTail>) ->
     }
 }
 
-/// Whether there was anything.
+/// Returns whether there was any output.
 async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<bool, JobDirError> {
     let (mut tail, mut some) = (LogTail::new(attempt), false);
     loop {
@@ -170,7 +170,8 @@ fn as_object(attempt: AttemptNo, bytes: &[u8]) -> serde_json::Value {
     serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(bytes) })
 }
 
-/// A piece of the log on stdout, as it comes: for machines one object a line, whatever `-o` says, since there is no end yet.
+/// Prints a piece of the log as it arrives. Programs get one object a line whatever `-o` says,
+/// since there is no end yet.
 pub fn piece(context: &Context, attempt: AttemptNo, bytes: &[u8]) {
     if context.is_machine_output() {
         context.printer.line(as_object(attempt, bytes));

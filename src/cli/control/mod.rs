@@ -1,4 +1,5 @@
-//! Verbs that act on a job: `stop`, `cancel`, `extend`, `discard`, `logs`, `outputs`, `ssh`, `daemon`.
+//! Commands that act on a job: `stop`, `cancel`, `extend`, `discard`, `logs`, `outputs`, `ssh`,
+//! `daemon`.
 
 pub(crate) mod daemon;
 pub(crate) mod discard;

@@ -1,4 +1,4 @@
-//! `lamp outputs`: what a job kept, listed or brought home.
+//! `lamp outputs`: lists or fetches the files that a job kept.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::job::{Discarded, StoredKind};
 use crate::jobdir::{JobDir, layout};
 use crate::wire::show_bytes;
 
-/// Where outputs come home to, below the current folder: `lamp-outputs/<job>/`. Never packed.
+/// Where outputs go, below the current folder: `lamp-outputs/<job>/`. Never packed as code.
 pub const FOLDER: &str = "lamp-outputs";
 
 /// Fetch the files that a job kept
@@ -46,17 +46,16 @@ pub struct Args {
     pub force: bool,
 }
 
-/// Outputs that were fetched, and where they are now.
 pub struct Home {
     folder: PathBuf,
     files: Vec<Output>,
 }
 
-/// Files that are named one by one when something is wrong with them; the rest is a number.
+/// How many files are named when something is wrong with them; the rest is a number.
 const NAMED_MAX: usize = 10;
 
 /// # Errors
-/// There is no such job, or the job root does not answer.
+/// Fails when the job is missing, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
@@ -95,7 +94,8 @@ async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<E
     Ok(home.exit_code())
 }
 
-/// The newest complete checkpoint; of a job that goes on and has none yet, the one that it began from.
+/// The newest complete checkpoint. A job that continues another and has none yet uses the one that
+/// it began from.
 async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<ExitCode, Fault> {
     let fault = |error| job_root::record_fault(&error);
     let spec = dir.spec().await.map_err(fault)?;
@@ -135,10 +135,10 @@ async fn checkpoint(args: &Args, context: &Context, dir: &JobDir) -> Result<Exit
     Ok(home.map_or(ExitCode::SUCCESS, |home| home.exit_code()))
 }
 
-/// Fetches all outputs at the end of an attached run; `None`: there are none.
+/// Fetches all outputs at the end of an attached run. `None`: there are none.
 ///
 /// # Errors
-/// The job root does not answer, or the disk has no room.
+/// Fails when the job root is unreachable, or the disk is full.
 pub async fn fetch_all(context: &Context, dir: &JobDir, into: Option<&Path>) -> Result<Option<Home>, Fault> {
     let fetched = async {
         match download::list(context, dir).await? {
@@ -163,7 +163,6 @@ impl Home {
         self.files.iter().filter(move |output| output.state == state)
     }
 
-    /// What was fetched and what was not, for people.
     pub fn tell(&self, context: &Context, dir: &JobDir) {
         let printer = &context.printer;
         let folder = config::shown(&self.folder, &context.current_dir);
@@ -245,7 +244,7 @@ async fn why_none(context: &Context, dir: &JobDir) -> Result<Option<String>, Fau
     Ok((!named).then(|| "the job file names none, as in `outputs = [\"model.pt\"]`; what the script writes to $LAMP_OUTPUT_DIR is kept too".into()))
 }
 
-/// For the end of a receipt; `None`: nothing was kept, or nobody knows.
+/// The line at the end of a receipt. `None`: the outputs are missing or unknown.
 pub async fn line_of_receipt(dir: &JobDir) -> Option<String> {
     let kept = dir.store().list(&layout::outputs(dir.job())).await.ok().filter(|kept| !kept.is_empty())?;
     let bytes = kept.iter().map(|object| object.bytes).sum();

@@ -1,6 +1,6 @@
-//! `lamp cancel` (and `stop`) of a job that has ended: what it kept is given up, or is said to be there.
+//! `lamp cancel` (and `stop`) of an ended job: releases the machine that it kept, or reports it.
 //!
-//! What must never live here: whose machine it is (`controller::settle::release_kept` reads that).
+//! Not here: whose machine it is (`controller::settle::release_kept`).
 
 use serde_json::{Value, json};
 
@@ -16,10 +16,11 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Cloud, Usd};
 use crate::wire::{Store, Workstation};
 
-/// What became of it, and the same for programs.
+/// Returns the exit code, and a document for programs.
 ///
 /// # Errors
-/// Nothing is kept, the wish is to stop, nobody said yes, or the cloud does not answer.
+/// Fails when nothing is kept, the wish is to stop, the user declines, or the cloud does not
+/// answer.
 pub async fn run(
     context: &Context,
     store: &Store,
@@ -40,7 +41,8 @@ pub async fn run(
             .meaning(format!("job `{}` has ended; whether its machine is still there, and its disk bills, is not known", dir.job()))
     })?;
     let Some(view) = found else {
-        // Somebody has ended it elsewhere: who sees that writes it down. What does not answer may be there.
+        // The machine was ended elsewhere, so record that. A place that does not answer may still
+        // have it.
         let _seen = controller.see_gone(dir, ended).await;
         return Err(nothing(dir, ended, None).await.map_err(fault)?);
     };
@@ -55,10 +57,10 @@ pub async fn run(
         context,
         &format!("job `{}` has ended, and {what}: this ends it for good, with all that is on its disk", dir.job()),
         yes,
-        // The folder of a workstation is nobody's bill.
+        // A folder on this workstation bills nothing.
         if machine.cloud == Cloud::Local { "nothing was ended: what is kept stays" } else { "nothing was ended: what is kept bills on" },
     )?;
-    // Whoever was asked may have taken their time.
+    // The user may have taken long to answer.
     unless_it_goes_on(store, dir, ended, wish).await?;
     let gave_up = controller.give_up(dir, &machine).await.map_err(|error| {
         Fault::from_error(ExitCode::UNREACHABLE, &error)
@@ -101,7 +103,7 @@ fn what_it_is(view: &InstanceView, ended: &Receipt) -> String {
 }
 
 /// # Errors
-/// Somebody has started the job again: the machine is that one's.
+/// Fails when a later job continues this one: the machine belongs to that job.
 async fn unless_it_goes_on(store: &Store, dir: &JobDir, ended: &Receipt, wish: Wish) -> Result<(), Fault> {
     let next = continuation_of(dir.job(), &ended.name);
     let next_dir = JobDir::new(store.clone(), next.clone());
@@ -115,7 +117,8 @@ async fn unless_it_goes_on(store: &Store, dir: &JobDir, ended: &Receipt, wish: W
         .hint(format!("`lamp {verb} {next}` ends that one")))
 }
 
-/// No machine of it is shown, or none can be looked at from here: what its receipt says was kept may stand all the same.
+/// The machine is missing, or cannot be looked at from here. Things that the receipt lists may
+/// still exist.
 async fn nothing(dir: &JobDir, ended: &Receipt, elsewhere: Option<&str>) -> Result<Fault, JobDirError> {
     let (kept, given_up) = (kept_machines::kept_in(ended), dir.given_up().await?.is_some());
     let left: Usd = ended.left.iter().filter(|left| left.fate == LeavingFate::Left).map(|left| left.usd_per_month).sum();

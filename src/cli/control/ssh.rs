@@ -1,11 +1,13 @@
-//! `lamp ssh`: a shell on the machine of a job, through Session Manager: no key, no open port. With a key, where one is named.
+//! `lamp ssh`: opens a shell on a job's machine through Session Manager, without a key or an open
+//! port. If a key is named, it uses the key.
 //!
 //! ```text
 //!   the machine has a key pair, its file is here, it has a public address ──> ssh -i FILE
 //!   else ──────────────────────────────────────────────────────────────────> aws ssm start-session
 //! ```
-//! The session itself is the AWS CLI's (with its plugin) or OpenSSH's: one more client of these protocols would be one more to
-//! keep. What must never live here: a secret, or a port that is opened.
+//!
+//! The AWS CLI (with its plugin) or OpenSSH runs the session: a client of our own would need
+//! upkeep. This module must never read a secret or open a port.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -51,14 +53,13 @@ pub struct Args {
     pub command: Vec<String>,
 }
 
-/// The machine of the attempt under way.
 struct Target {
     instance: String,
     region: Region,
     launch: Option<LaunchRequest>,
 }
 
-/// The way in with a key.
+/// A connection with a key.
 #[derive(Debug)]
 struct ByKey {
     file: PathBuf,
@@ -66,11 +67,12 @@ struct ByKey {
     address: String,
 }
 
-/// Whoever cannot be reached is not waited for as long as TCP itself would.
+/// TCP itself would wait longer for a machine that does not answer.
 const CONNECT_SECS: u32 = 10;
 
 /// # Errors
-/// The job has no machine now, its machine is this workstation, or the AWS CLI is not here.
+/// Fails when the job has no machine now, its machine is this workstation, or the AWS CLI is
+/// missing.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
@@ -135,7 +137,8 @@ async fn target(context: &Context, dir: &JobDir) -> Result<Target, Fault> {
     Ok(Target { instance: lease.instance, region: plan.offer.region, launch: plan.launch })
 }
 
-/// How a key gets in; `None`: none is named, or it is no way to this machine, which is said.
+/// The connection with a key. `None`: without a named key, or if it does not fit this machine,
+/// which is reported.
 async fn by_key(args: &Args, context: &Context, target: &Target) -> Result<Option<ByKey>, Fault> {
     let named = target.launch.as_ref().and_then(|launch| launch.key_name.as_deref());
     if args.session_manager || (named.is_none() && args.key.is_none()) {
@@ -164,13 +167,13 @@ async fn by_key(args: &Args, context: &Context, target: &Target) -> Result<Optio
     Ok(Some(ByKey { file, user, address }))
 }
 
-/// Where EC2's own documentation says to keep it.
+/// Where EC2's documentation says to keep it.
 fn key_file(context: &Context, name: &str) -> Option<PathBuf> {
     let folder = context.environment.home.as_ref()?.join(".ssh");
     [format!("{name}.pem"), name.to_owned()].into_iter().map(|name| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The user that the makers of an image give the key to.
+/// The user that the makers of an image install the key for.
 fn login(image: Option<&str>) -> &'static str {
     let is = |word: &str| image.is_some_and(|image| image.to_lowercase().contains(word));
     if is("ubuntu") {
@@ -182,7 +185,8 @@ fn login(image: Option<&str>) -> &'static str {
     }
 }
 
-/// A machine's address was another's yesterday: its host key is kept under its own name, and taken at the first sight.
+/// The address may have been another machine's yesterday. So the host key is stored under the
+/// instance id, and accepted at first sight.
 fn secure_shell(target: &Target, by_key: &ByKey, command: &[String]) -> Vec<String> {
     let mut argv = vec!["ssh".to_owned(), "-i".into(), by_key.file.display().to_string()];
     let connect = format!("ConnectTimeout={CONNECT_SECS}");
@@ -197,7 +201,8 @@ fn secure_shell(target: &Target, by_key: &ByKey, command: &[String]) -> Vec<Stri
     argv
 }
 
-/// The words of the session. A command runs as AWS's interactive-command document, which gives it a terminal too.
+/// The arguments of the session. A command runs as AWS's interactive-command document, which gives
+/// it a terminal too.
 fn session(target: &Target, profile: Option<&str>, command: &[String]) -> Vec<String> {
     let mut argv: Vec<String> = ["aws", "ssm", "start-session", "--target"].map(str::to_owned).to_vec();
     argv.extend([target.instance.clone(), "--region".into(), target.region.to_string()]);
@@ -210,7 +215,7 @@ fn session(target: &Target, profile: Option<&str>, command: &[String]) -> Vec<St
     argv
 }
 
-/// One word for a shell.
+/// Quotes one word for a shell.
 fn shell_word(word: &str) -> String {
     let plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c));
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }

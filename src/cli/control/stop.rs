@@ -1,11 +1,12 @@
-//! `lamp stop` and `lamp cancel`: a wish to end, left in the job directory of each job that is meant, and with `--wait` its end.
+//! `lamp stop` and `lamp cancel`: ask each job to end through its job directory; `--wait` waits for
+//! the end.
 //!
 //! ```text
-//! words, --all -> jobs -> each asked (stop_ask) -> each waited for, in turn -> one document
+//! words, --all -> jobs -> each asked (stop_one) -> each waited for, in turn -> one document
 //! ```
 //!
-//! A job that cannot be asked keeps none of the others from being asked: what runs on bills. What must never live here: what becomes
-//! of one job (`control::stop_one`; of one that has ended, `control::release_kept`).
+//! A job that cannot be asked does not keep the others from being asked: running machines bill. Not
+//! here: what becomes of one job (`control::stop_one`; after its end, `control::release_kept`).
 
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
@@ -45,13 +46,13 @@ pub struct Args {
 }
 
 /// # Errors
-/// There is no such job, it has ended and keeps nothing, or the job root does not answer. Of several, the last of these, with the
-/// others beside it or told before it.
+/// Fails when a job is missing, or has ended and keeps nothing, or the job root is unreachable.
+/// With several jobs it returns the last error; the others are in it, or are printed before it.
 pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let workstation = job_root::workstation(context)?;
     let meant = if args.all { all(context, &store, &workstation, (wish, args.yes)).await? } else { named(&store, &args.jobs).await? };
-    // By what was typed: a program that names two words reads one form, whatever they mean.
+    // By the command line: a program that names two jobs always reads the same form.
     let several = args.all || args.jobs.len() > 1;
     let named = if args.all {
         Named::All
@@ -77,7 +78,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             Ok(Asked::Stands(stands)) => said.push(stands.document),
             Err(fault) => faults.push(fault),
         }
-        // Who leaves at a question is asked no further one, and waits for nothing.
+        // A Ctrl-C at a question ends all questions and waits.
         if faults.last().is_some_and(|fault| fault.code == ExitCode::CTRL_C) {
             said.extend(standing.drain(..).map(|stands| stands.document));
             break;
@@ -104,7 +105,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         }
     }
     let Some(mut last) = faults.pop() else { return Ok(code) };
-    // A program reads one error, whatever is wrong.
+    // A program reads one error.
     if context.is_machine_output() {
         last.others.extend(faults);
     } else {
@@ -113,7 +114,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     Err(last)
 }
 
-/// The jobs that the words mean, each once; without a word the one that is under way.
+/// The jobs that the words mean, each once; without a word, the one under way.
 async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let found = match words {
         [] | [_] => vec![job_root::find_under_way(store, words.first().map(String::as_str)).await],
@@ -129,8 +130,8 @@ async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fau
     Ok(meant)
 }
 
-/// The jobs of this owner that are under way, once somebody has said yes to them by name, and those that nobody can read, which may run
-/// too. A bucket may hold other people's.
+/// This owner's jobs that are under way, after the user has confirmed their names. Unreadable jobs
+/// come back as errors, because they may run too. A bucket may hold other owners' jobs.
 async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish, yes): (Wish, bool)) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let owned = stream::iter(job_root::all_under_way(store).await?).map(|dir| async {
         let dir = dir?;
@@ -142,7 +143,7 @@ async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish,
         match read {
             Ok((dir, Some(owner))) if owner == workstation.owner => mine.push(dir),
             Ok((_, Some(_))) => theirs += 1,
-            // None is ended unnamed of which nobody knows whose it is.
+            // A job without a known owner ends only when it is named.
             Ok((_, None)) => nobodys += 1,
             Err(fault) => unread.push(fault),
         }
@@ -164,12 +165,12 @@ async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish,
     Ok(mine.into_iter().map(Ok).chain(unread.into_iter().map(Err)).collect())
 }
 
-/// Until it has ended; `None`: the user has gone, and the wish stands.
+/// Waits until it has ended. `None`: the user left, and the wish stands.
 async fn wait(context: &Context, (store, workstation): (&Store, &Workstation), stands: &Standing, wish: Wish) -> Result<Option<Value>, Fault> {
     let dir = &stands.dir;
     let controller = run::controller(workstation, store)?;
     let Some(ended) = Attached::new(context, dir).without_log().follow_and_drive(&controller).await? else {
-        // The wish stands, and somebody must carry it out.
+        // The wish stands, and a process must carry it out.
         see_it_through(context, workstation, dir, wish);
         context.printer.note(format!("the {} stands", stop_one::verb(wish)));
         context.printer.hint(format!("`lamp status {}` shows when it is over", dir.job()));

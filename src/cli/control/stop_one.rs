@@ -1,6 +1,6 @@
-//! One job that `lamp stop` or `lamp cancel` is about: its wish is left, and what becomes of its work is said.
+//! One job of `lamp stop` or `lamp cancel`: records the wish, and says what becomes of its work.
 //!
-//! What must never live here: which jobs are meant, and the wait for their end (`stop`).
+//! Not here: which jobs are meant, and the wait for their end (`stop`).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,30 +16,28 @@ use crate::market::{Span, elapsed};
 use crate::policy::Wishes;
 use crate::wire::{Store, Workstation};
 
-/// What was said on the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     pub wish: Wish,
     pub wait: bool,
     pub yes: bool,
     pub named: Named,
-    /// Other jobs are asked beside it.
+    /// Other jobs are asked too.
     pub several: bool,
 }
 
-/// How this job is meant.
+/// How the user named this job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// It is the one that is under way.
+    /// Not at all: it is the one under way.
     No,
     Itself,
-    /// By `--all`, and by its name at the question.
+    /// By `--all`, and by its name in the question.
     All,
 }
 
-/// What one job answered.
 pub enum Asked {
-    /// Nobody waits for it any more, with what is printed of it for programs.
+    /// There is nothing to wait for; the value is printed for programs.
     Over(ExitCode, Value),
     Stands(Standing),
 }
@@ -51,16 +49,16 @@ pub struct Standing {
 }
 
 /// # Errors
-/// It has ended and keeps nothing, nobody said yes where that is asked, or the job root does not answer.
+/// Fails when it has ended and keeps nothing, the user declines, or the job root is unreachable.
 pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation), dir: JobDir, how: How) -> Result<Asked, Fault> {
     let How { wish, wait, yes, named, several } = how;
     let fault = |error| job_root::record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
         match named {
             Named::Itself => {}
-            // Nobody gives a disk up by a job that they have not named.
+            // A kept disk is deleted only when the user names its job.
             Named::No => return Err(none_under_way(store, &dir, &ended).await),
-            // Between the list and its turn; what it keeps is nobody's to give up.
+            // It ended between the list and its turn. `--all` does not release what it keeps.
             Named::All => {
                 context.printer.note(format!("{} has ended by itself meanwhile: {}", dir.job(), ended.told()));
                 return Ok(Asked::Over(ExitCode::SUCCESS, json!({ "job": dir.job(), "request": null, "wish": wish })));
@@ -72,7 +70,7 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
     if let Some((code, document)) = missing_spec::end(context, &dir, wish, (yes, wait)).await? {
         return Ok(Asked::Over(code, document));
     }
-    // A wish needs the id alone. A job with a torn spec may run and bill.
+    // A wish needs only the id. A job with a damaged spec may run and bill.
     let (spec, unread) = match dir.spec().await {
         Err(JobDirError::Record(error)) => (None, Some(error)),
         _ => (Some(job_root::spec_under_way(&dir).await?), None),
@@ -80,18 +78,18 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
     let checkpoint = spec.and_then(|spec| spec.checkpoint);
     let now = context.clock.now();
     let requests = dir.requests().await.map_err(fault)?;
-    // A cancel wins, and a stop after it changes nothing.
+    // A cancel wins, and a later stop changes nothing.
     let cancelled = Wishes::of(&requests).end.filter(|end| end.cancel && wish == Wish::Stop).map(|end| end.at);
     let before = requests.into_iter().rev().find(|request| request.wish == wish);
-    // What cannot be read keeps nobody from ending a job.
+    // Unreadable records must not prevent the end of a job.
     let owner = if before.is_none() { job_root::owner_of(&dir).await.ok().flatten() } else { None };
     if let Some(theirs) = owner.filter(|owner| *owner != workstation.owner) {
-        // Their controller does what this job's records wish, whoever wished it.
+        // The other owner's controller obeys every wish in this job's records.
         let what = format!("the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it", dir.job(), workstation.owner);
         confirm(context, &what, yes, "nothing was asked of it")?;
     }
     if (wish == Wish::Cancel || checkpoint.is_none()) && named == Named::No && before.is_none() {
-        // Nobody loses work by a job that they have not named.
+        // A job that the user did not name needs a question before it loses work.
         let how = if wish == Wish::Cancel { "ends it at once, without a checkpoint" } else { "ends it, and it saves no checkpoint" };
         let what = format!("job `{}` is the one that is under way: this {how}", dir.job());
         confirm(context, &what, yes, "nothing more was asked of it")?;
@@ -109,8 +107,8 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
         let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
         return Ok(Asked::Over(code, document));
     }
-    // The wish is left: nothing that is only said may stand between it and the process that sees it through. Who waits for one job
-    // drives it; who waits for several waits for one after the other.
+    // The wish is recorded, so its driver starts before anything is printed. With one job, `--wait`
+    // drives it here; several are waited for in turn.
     if !wait || several {
         see_it_through(context, workstation, &dir, wish);
     }
@@ -144,7 +142,7 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
     Ok(Asked::Stands(Standing { dir, document }))
 }
 
-/// Where no job is named and none is under way: the newest has ended.
+/// The error when the newest job has ended and the user named none.
 async fn none_under_way(store: &Store, dir: &JobDir, ended: &Receipt) -> Fault {
     let fault = Fault::new(ExitCode::REFUSED, format!("no job is under way in {}", store.url())).meaning(format!(
         "nothing was changed; the newest, `{}`, has ended: {}",
@@ -165,21 +163,21 @@ pub fn how_to_go_on(job: &JobId) -> String {
     format!("`lamp start {job}` goes on from its last complete checkpoint")
 }
 
-/// Whoever began the job may be gone; its machine must be seen off all the same, and its receipt be written.
+/// The process that began the job may be gone. Its machine must still end, and its receipt be
+/// written.
 pub fn see_it_through(context: &Context, workstation: &Workstation, dir: &JobDir, wish: Wish) {
     if !workstation.is_driven_anew(dir.job().as_str()) {
         let_it_be_driven(context, workstation, dir, &format!("`lamp {} --wait {}` does", verb(wish), dir.job()));
     }
 }
 
-/// What was asked for needs somebody who does it: a process is started for that where no daemon runs. `otherwise` says what does it
-/// where none can be started.
+/// Starts a driver where no daemon runs. `otherwise` says what to do if none can be started.
 pub fn let_it_be_driven(context: &Context, workstation: &Workstation, dir: &JobDir, otherwise: &str) {
     let job = dir.job().as_str();
     if workstation.daemon_runs() {
         return;
     }
-    // A driver may launch, so it forgives a configuration nothing.
+    // A driver may launch machines, so it needs a configuration without errors.
     let why = match context.is_misread {
         true => "the configuration has errors".to_owned(),
         false => match workstation.start_driver(job) {
@@ -196,7 +194,7 @@ fn elapsed_since(at: Timestamp, now: Timestamp) -> Span {
     Span::from_secs(elapsed(at, now).as_secs())
 }
 
-/// Whether the work has begun, as far as anybody can say, or goes on from another job's; and what happened in the last attempt.
+/// Whether the work has begun or continues another job's, and the events of the last attempt.
 async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> {
     let goes_on = dir.spec().await?.is_some_and(|spec| spec.inherited().is_some());
     let attempts = dir.attempts().await?;
@@ -207,7 +205,7 @@ async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> 
     Ok((goes_on || attempts.len() > 1 || events.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. })), events))
 }
 
-/// What becomes of the work, no more than is known of it.
+/// Says what becomes of the work, as far as it is known.
 fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
     let mut last: Option<&CheckpointSummary> = None;
     let mut restless = false;

@@ -1,4 +1,4 @@
-//! The records of one attempt: who holds it, where it is, what its machine cost.
+//! The records of one attempt: its holder, its place and the cost of its machine.
 
 use std::fmt;
 
@@ -8,46 +8,48 @@ use serde::{Deserialize, Serialize};
 use crate::job::{AttemptNo, EndedBecause, Outcome};
 use crate::market::{Span, Usd};
 
-/// `attempts/<n>/lease.json`: the right to run the attempt, taken once by the first agent that asks.
+/// `attempts/<n>/lease.json`: the right to run the attempt. The first agent that asks takes it,
+/// once.
 ///
-/// A second machine that finds somebody else's lease powers itself off.
+/// A second machine that finds the lease taken powers itself off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub format: u32,
     pub instance: String,
-    /// Drawn by the machine at its first boot: tells two machines with one id apart.
+    /// Drawn at the machine's first boot: two machines with one id differ in it.
     pub nonce: String,
     pub taken: Timestamp,
 }
 
-/// `attempts/<n>/ending.json`: why a controller or a sweep ends the attempt's machine. Written before the cloud is asked to:
-/// afterwards the cloud calls every such end a user's, and whoever settles the attempt could only guess.
+/// `attempts/<n>/ending.json`: why a controller or a sweep ends the attempt's machine. Written
+/// before the call to the cloud: later the cloud reports every such end as a user's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     pub format: u32,
     pub at: Timestamp,
-    /// Which controller.
+    /// The controller's name.
     pub by: String,
     pub why: String,
-    /// The newest heartbeat at that moment, by the agent's clock. Whoever is heard later was not ended by this.
+    /// The newest heartbeat at that moment, by the agent's clock. A later heartbeat shows that this
+    /// ending did not end the machine.
     #[serde(default)]
     pub heard: Option<Timestamp>,
-    /// Since when its machine billed no more, as the cloud said while it stood still; missing where it ran. EC2 dates a machine by its
-    /// last change alone, so that after its end nobody could say it any more.
+    /// When billing ended, if the machine was already stopped; missing if it ran. EC2 shows only
+    /// the last change, so this time is lost once the machine is terminated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stood: Option<Timestamp>,
 }
 
-/// How `by` begins where it was no controller that drives the job, but a sweep.
+/// The beginning of `by` when a sweep ended the machine.
 const OF_A_SWEEP: &str = "the sweep of ";
 
 impl Ending {
-    /// What a sweep of this name writes into `by`.
+    /// The value of `by` for a sweep of this name.
     pub fn by_sweep(name: &str) -> String {
         format!("{OF_A_SWEEP}{name}")
     }
 
-    /// Whether a sweep ended it: of `lamp sweep`, of a daemon, or of the cloud's own sweeper.
+    /// Whether a sweep ended it: `lamp sweep`, a daemon's or the cloud's own sweeper.
     pub fn is_of_a_sweep(&self) -> bool {
         self.by.starts_with(OF_A_SWEEP)
     }
@@ -57,42 +59,42 @@ impl Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptPhase {
-    /// Lease taken; preflight, fetching code and checkpoint.
+    /// Lease taken; checks, then fetches code and checkpoint.
     Preparing,
     /// The user's `setup` script runs.
     Setup,
     Running,
-    /// Saving, uploading, writing the outcome.
+    /// Saves, uploads and writes the outcome.
     Draining,
-    /// Ended, and the machine is kept for a look.
+    /// Ended; the machine is kept for a look.
     Held,
-    /// The outcome is written; power goes off next.
+    /// The outcome is written; the machine powers off next.
     Ended,
 }
 
-/// Why a launch was refused in a way that says something of the place, and nothing of the job.
+/// Why a launch was refused because of the place, not because of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// None is free there now.
+    /// No machine is free there now.
     Capacity,
     /// The bid is below the price.
     Price,
-    /// The account may not run more of the family on this market in this region.
+    /// The account's quota for this family, market and region is used up.
     Quota,
-    /// The account may have no more, or no faster, disks in this region.
+    /// The account's quota for disks in this region, or for their speed, is used up.
     Disks,
-    /// The cloud still looks at the account's first launch in this region.
+    /// The cloud still verifies the account's first launch in this region.
     Verification,
     /// The type is not sold there.
     NotSold,
-    /// The subnet has no free address, and another one of the zone may have.
+    /// The subnet has no free address; another subnet of the zone may have one.
     Subnet,
-    /// None of the zone's subnets has a free address.
+    /// No subnet of the zone has a free address.
     Addresses,
-    /// The account has no role by which spot machines are bought, in any region.
+    /// The account lacks the role for buying spot machines, in every region.
     SpotRole,
-    /// The machine of this plan was launched and has ended already, unseen: the attempt is over.
+    /// The plan's machine has already run and ended, unseen: the attempt is over.
     Spent,
 }
 
@@ -113,42 +115,46 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// `attempts/<n>/settled.json`: what the controller saw of the machine's life and what it cost. Written once the machine
-/// is observed to be gone, or its launch to have failed for good.
+/// `attempts/<n>/settled.json`: what the controller saw of the machine and what it cost. Written
+/// once the machine is gone, or its launch has failed for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
     pub format: u32,
     pub attempt: AttemptNo,
-    /// `None`: no machine was ever launched; or, with the refusal `spent`, one was and nobody ever learned its name.
+    /// `None`: no machine was launched, or with the refusal `spent` its id is unknown.
     pub instance: Option<String>,
-    /// The outcome's word, or `lost` or `launch_failed` when the agent left none.
+    /// The outcome's word; `lost` or `launch_failed` if the agent left none.
     pub because: EndedBecause,
-    /// What the cloud says: when billing began and ended.
+    /// When billing began and ended, by the cloud.
     pub billed_from: Option<Timestamp>,
     pub billed_to: Option<Timestamp>,
     pub billed: Span,
-    /// The cloud does not say when billing ended: this is when it was seen to have, and may be some seconds too long. Of a
-    /// machine that nobody ever saw, it is the latest that its switches let it run to. Or the cloud did not say what a spot machine
-    /// was billed by, and it is reckoned with its bid: the most that it can have cost.
+    /// Whether `billed_to` or `usd` is an upper bound. If the cloud gives no end of billing,
+    /// `billed_to` is when the controller saw it ended, some seconds late. For a machine that was
+    /// never seen, it is the latest time that its switches allow. If the cloud gives no spot price,
+    /// `usd` uses the bid.
     #[serde(default)]
     pub billed_estimated: bool,
     pub usd: Usd,
-    /// Why no machine was to be had there, when the next placement may do better. With an `instance`: it was named, and withdrawn.
+    /// Why the place had no machine; the next place may have one. With an `instance`: the cloud
+    /// named a machine and then withdrew it.
     #[serde(default)]
     pub refusal: Option<Refusal>,
     /// The cloud's own reason for the state, or the launch error.
     #[serde(default)]
     pub cloud_reason: Option<String>,
-    /// The agent's outcome; or, when it left none (the power was cut), what its last heartbeat says of the attempt.
+    /// The agent's outcome. If it left none (a power cut), taken from its last heartbeat.
     #[serde(default)]
     pub outcome: Option<Outcome>,
-    /// Its machine stood still then, and keeps its disk: who finds it running stops it, and ends nothing.
+    /// Its machine was stopped and keeps its disk. A controller that finds it running stops it and
+    /// does not terminate it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
 }
 
 impl Settled {
-    /// Whether a machine was had. One that had a name, and was withdrawn before it ran, was refused like any other.
+    /// Whether a machine ran. A machine that was named and withdrawn before it ran counts as
+    /// refused.
     pub fn had_machine(&self) -> bool {
         self.instance.is_some() && self.refusal.is_none()
     }

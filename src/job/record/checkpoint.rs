@@ -1,14 +1,14 @@
-//! A complete checkpoint: the files of the checkpoint folder at one moment, and the manifest written last.
+//! A complete checkpoint: the files of the checkpoint folder at one moment, then the manifest.
 //!
-//! Only a checkpoint with a manifest exists. A torn upload has none and is never resumed from.
+//! The manifest is written last. Attempts resume only from a checkpoint with a manifest.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{AttemptNo, CheckpointNo};
 
-/// What the agent writes in its journal when a checkpoint folder never rests and nothing in it can be told to be complete. Others
-/// look for it, so that nobody is promised a checkpoint that will not come.
+/// The agent's journal entry when a checkpoint folder keeps changing and no file of it can be
+/// judged complete. Readers look for it: such a job may have no later checkpoint.
 pub const NEVER_RESTS: &str = "the checkpoint folder has not rested for two seconds in a minute, so nothing of it is kept and an \
     interruption would lose the work: save less often, save under a new number each time, or mark each checkpoint in the progress file";
 
@@ -19,46 +19,48 @@ pub struct Manifest {
     pub number: CheckpointNo,
     pub attempt: AttemptNo,
     pub created: Timestamp,
-    /// The workload's own step at that moment, when it said one.
+    /// The workload's step at that moment, if it reported one.
     #[serde(default)]
     pub step: Option<f64>,
     pub files: Vec<CheckpointFile>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CheckpointLink>,
-    /// From the request (or the first change of the folder) until the folder was quiet, seconds.
+    /// Seconds from the request, or the folder's first change, until the folder was quiet.
     pub save_secs: f64,
-    /// Reading, hashing and uploading, seconds.
+    /// Seconds to read, hash and upload.
     pub upload_secs: f64,
-    /// Whether the workload had marked it, or one before it, as complete: the next machine waits for its marks then.
+    /// Whether the workload had marked this or an earlier checkpoint as complete. The next machine
+    /// then waits for its marks.
     #[serde(default)]
     pub marks: Option<bool>,
-    /// For how long the workload has left no sign of progress so far, at most, seconds: the next machine knows by that that it reports,
-    /// and is as patient with it. `None`: it has told no step and printed nothing.
+    /// The longest silence of the workload so far, in seconds: the next machine waits as long.
+    /// `None`: it has neither reported a step nor printed anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_secs: Option<f64>,
-    /// The notice, request or verdict that asked for it, if any; otherwise it was the interval.
+    /// The notice, request or verdict that asked for it; `None`: the interval did.
     #[serde(default)]
     pub asked_by: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointFile {
-    /// Relative to the checkpoint folder, `/` between the parts.
+    /// Relative to the checkpoint folder, with `/` between the parts.
     pub path: String,
     pub bytes: u64,
     /// Lower-case hex.
     pub sha256: String,
-    /// The object that holds it, relative to the job: an unchanged file points into an earlier checkpoint.
+    /// The object with its bytes, relative to the job. An unchanged file points into an earlier
+    /// checkpoint.
     pub key: String,
     /// Unix permission bits.
     #[serde(default)]
     pub mode: Option<u32>,
-    /// Time of its last change, nanoseconds since 1970: scripts look for the newest by it.
+    /// Last change, nanoseconds since 1970: scripts find the newest file by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<i64>,
 }
 
-/// A symbolic link to a folder of the checkpoint, as `latest -> step-40`.
+/// A symbolic link to a folder of the checkpoint, such as `latest -> step-40`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointLink {
     /// Relative to the checkpoint folder.
@@ -67,8 +69,8 @@ pub struct CheckpointLink {
     pub target: String,
 }
 
-/// How many folders below its folder a link at `path` leads by the words of its target; `None`: the words leave the folder, if only for
-/// a step.
+/// How many folders below the checkpoint folder a link at `path` leads, by its target's words.
+/// `None`: its words leave the folder, even for one step.
 pub fn link_depth(path: &str, target: &str) -> Option<usize> {
     if target.starts_with('/') {
         return None;
@@ -79,7 +81,7 @@ pub fn link_depth(path: &str, target: &str) -> Option<usize> {
     })
 }
 
-/// What the outcome and the receipt say of a checkpoint.
+/// A checkpoint as shown in the outcome and the receipt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointSummary {
     pub number: CheckpointNo,
@@ -88,7 +90,8 @@ pub struct CheckpointSummary {
     #[serde(default)]
     pub step: Option<f64>,
     pub bytes: u64,
-    /// The workload's own name for it: the file or folder that is new in it, as `model-5.pt` or `checkpoint-500`.
+    /// The workload's own name for it: its new file or folder, such as `model-5.pt` or
+    /// `checkpoint-500`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -109,19 +112,19 @@ impl Manifest {
         }
     }
 
-    /// The numbered folder of the newest step, else the folder that holds all that is new since the checkpoint before, else the largest
-    /// new file.
+    /// The numbered folder of the newest step. Otherwise the folder with all that is new, otherwise
+    /// the largest new file.
     fn name(&self) -> Option<String> {
         let ours = format!("checkpoints/{}/", self.number);
         let new: Vec<&CheckpointFile> = self.files.iter().filter(|file| file.key.starts_with(&ours)).collect();
         let largest = new.iter().max_by_key(|file| file.bytes)?;
-        // A run that goes on writes its last folder once more, and logs stand beside them all.
+        // A resumed run writes its last folder again, and logs stand beside all folders.
         let numbered = self.files.iter().filter_map(|file| {
             let top = file.path.split_once('/')?.0;
             Some((number_at_end(top)?, top))
         });
         let is_its = |number: u64| self.step.is_some_and(|step| step == number as f64);
-        // `v0` and `run3` are folders of runs.
+        // `v0` and `run3` are folders of runs, not of steps.
         let is_of_steps = |name: &str| ["checkpoint", "ckpt", "step", "epoch"].iter().any(|word| name.to_ascii_lowercase().contains(word));
         let is_new = |top: &str| new.iter().any(|file| file.path.split_once('/').is_some_and(|(first, _)| first == top));
         let numbered = numbered.filter(|(number, top)| is_its(*number) || is_of_steps(top) && is_new(top));
@@ -134,7 +137,7 @@ impl Manifest {
 }
 
 impl CheckpointSummary {
-    /// Its number, with what the workload calls it and its step: "3, `model-5.pt` (step 5)".
+    /// Its number, its name and its step: "3, `model-5.pt` (step 5)".
     pub fn told(&self) -> String {
         let name = self.name.as_ref().map(|name| format!(", `{name}`")).unwrap_or_default();
         let step = self.step.map(|step| format!(" (step {step})")).unwrap_or_default();
@@ -152,7 +155,7 @@ fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// The folder that both are in.
+/// The innermost folder that holds both.
 fn common<'a>(one: &'a str, other: &'a str) -> &'a str {
     let mut folder = one;
     while !(folder.is_empty() || other == folder || other.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))) {

@@ -1,29 +1,32 @@
-//! Which step the files of a checkpoint say that they hold.
+//! The step that the files of a checkpoint report.
 //!
-//! Frameworks write it into a small file (`trainer_state.json`, `latest`) or into a name (`epoch=3-step=400.ckpt`). A number that counts
-//! something else is no step: epochs, saves (`checkpoint_3` of Accelerate), runs (`version_0`), parts (`rank_1`).
+//! Frameworks write it into a small file (`trainer_state.json`, `latest`) or a name
+//! (`epoch=3-step=400.ckpt`). Other numbers are not steps: epochs, saves (`checkpoint_3` of
+//! Accelerate), runs (`version_0`) and parts (`rank_1`).
 
-/// A file that is longer than this is read only so far. `trainer_state.json` grows with its log, and has its step before it.
+/// The most that is read of one file. `trainer_state.json` grows with its log; its step comes
+/// earlier.
 pub const STEP_FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Whether the step may stand in the file: only such files are read.
+/// Whether a file of this name may hold the step: only such files are read.
 pub fn may_tell_step(path: &str) -> bool {
     matches!(file_name(path), TRAINER_STATE | "latest" | "last_checkpoint" | "latest_checkpointed_iteration.txt")
 }
 
-/// The state of Hugging Face's Trainer, in each of its checkpoints.
+/// The state file in each checkpoint of Hugging Face's Trainer.
 const TRAINER_STATE: &str = "trainer_state.json";
 
 /// Words before a number that make it a step, without `-`, `_`, `=` and the like.
 const STEP_WORDS: [&str; 8] = ["step", "steps", "iter", "iters", "iteration", "iterations", "globalstep", "gstep"];
 
-/// The step of the newest checkpoint among the files; `None` when no file says one.
+/// The step of the newest checkpoint among the files; `None` if no file gives one.
 ///
-/// `paths` are relative to the checkpoint folder, `contents` what the beginnings of those hold for which [`may_tell_step`] is true. Only
-/// the files of one whole picture belong here: a name is there before its file is complete.
+/// `paths` are relative to the checkpoint folder. `contents` holds the beginnings of the files for
+/// which [`may_tell_step`] is true. Pass only files of one complete snapshot: a name appears before
+/// its file is complete.
 pub fn checkpoint_step<'a>(paths: impl IntoIterator<Item = &'a str>, contents: &[(&str, &str)]) -> Option<f64> {
     let paths: Vec<&str> = paths.into_iter().collect();
-    // The script will load the one that a pointer names, also where a newer one is there.
+    // The script loads the checkpoint that a pointer names, even if a newer one exists.
     if let Some(step) = contents.iter().filter(|(path, _)| !path.contains('/')).find_map(|(path, text)| pointed_to(file_name(path), text)) {
         return Some(step);
     }
@@ -34,7 +37,7 @@ pub fn checkpoint_step<'a>(paths: impl IntoIterator<Item = &'a str>, contents: &
     let orbax = |root: &str| paths.iter().any(|path| path.strip_prefix(root).is_some_and(|rest| rest == "/_CHECKPOINT_METADATA"));
     let mut newest: Option<f64> = None;
     for path in &paths {
-        // A checkpoint of Trainer is whole once its state is there.
+        // A checkpoint of Trainer is complete once its state file exists.
         let is_state = file_name(path) == TRAINER_STATE;
         let parts = path.split('/').filter(|part| !is_log_name(part));
         let named = parts.filter_map(|part| step_in_name(part, is_state)).next_back();
@@ -48,7 +51,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether a file is a log by its name, which says nothing of a save.
+/// Whether a file is a log, by its name. A log does not show a save.
 pub fn is_log_name(name: &str) -> bool {
     name.contains(".tfevents.") || [".log", ".csv", ".jsonl", ".wandb"].iter().any(|end| name.ends_with(end))
 }
@@ -57,12 +60,12 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// More digits than a step has are a time or a sum.
+/// A number with more digits than a step is a time or a sum.
 fn number(text: &str) -> Option<f64> {
     (is_number(text) && text.len() <= 12).then(|| text.parse().ok()).flatten()
 }
 
-/// What a file says whose content is the name or the step of the newest checkpoint.
+/// The step in a file that holds only the newest checkpoint's name or step.
 fn pointed_to(name: &str, text: &str) -> Option<f64> {
     let first = text.lines().next()?.trim().trim_matches('"');
     match name {
@@ -74,16 +77,16 @@ fn pointed_to(name: &str, text: &str) -> Option<f64> {
     }
 }
 
-/// `"global_step": 150` of a JSON text that may be cut off.
+/// `"global_step": 150` in a JSON text that may be cut off.
 fn global_step(text: &str) -> Option<f64> {
     let (_, rest) = text.split_once("\"global_step\"")?;
     let rest = rest.trim_start().strip_prefix(':')?.trim_start();
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    // A number at the very end may go on.
+    // A number at the very end may be cut off.
     if digits == rest.len() { None } else { number(&rest[..digits]) }
 }
 
-/// The number behind a word for steps; the last one of a name. `of_trainer`: `checkpoint-50` is of step 50.
+/// The last number after a word for steps. `of_trainer`: `checkpoint-50` is step 50.
 fn step_in_name(name: &str, of_trainer: bool) -> Option<f64> {
     let mut step = None;
     let mut at = 0;
@@ -156,7 +159,7 @@ mod tests {
         let contents = [(paths[0], one.as_str()), (paths[1], two.as_str())];
         assert_eq!(checkpoint_step(paths, &contents), Some(150.0), "checkpoint-200 has no state yet");
         assert_eq!(global_step("{\"global_step\": 15"), None, "cut off in the number");
-        // Not read, for whatever reason: Trainer's own names.
+        // Files that were not read: the names of Trainer's folders count.
         let names = ["checkpoint-100/trainer_state.json", "checkpoint-150/trainer_state.json", "checkpoint-200/model.safetensors"];
         assert_eq!(named(&names), Some(150.0));
     }

@@ -1,4 +1,4 @@
-//! That what an ended job had stored was deleted, by whom, and which kinds of it.
+//! The record that stored data of an ended job was deleted: which kinds, and who did it.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -6,25 +6,25 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// `jobs/<job>/discarded.json`: written before the first object goes, so that what is deleted half reads as gone. Whoever
-/// discards more writes it again, with all kinds.
+/// `jobs/<job>/discarded.json`: written before the first object is deleted, so that half-deleted
+/// data counts as gone. A later discard writes all kinds again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discarded {
     pub format: u32,
     pub at: Timestamp,
-    /// Who, for people.
+    /// The person's name, for people.
     pub by: String,
-    /// None: whoever meant to has taken it back.
+    /// Empty: the person took the discard back.
     pub kinds: BTreeSet<StoredKind>,
 }
 
-/// What a job stores beside its records.
+/// The data that a job stores beside its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoredKind {
     Checkpoints,
     Outputs,
-    /// What the workload printed, and what was measured while it ran.
+    /// The workload's output, and the measurements taken while it ran.
     Logs,
     /// The packed workdir.
     Code,

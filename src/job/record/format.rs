@@ -2,5 +2,6 @@
 
 /// The format number of every record that this version writes.
 ///
-/// Raised when an old reader would misunderstand a new record, not when a field is added: readers ignore unknown fields.
+/// Raise it when an old reader would misunderstand a new record. A new field needs no raise:
+/// readers ignore unknown fields.
 pub const RECORD_FORMAT: u32 = 1;

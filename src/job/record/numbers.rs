@@ -1,7 +1,7 @@
-//! The numbers behind a reason, by name and in the order of their names.
+//! The numbers behind a reason, sorted by name.
 //!
-//! A watching policy gathers a dozen of them at each look, and nearly all are forgotten at the next: one row of names that the
-//! program knows costs a tenth of a tree with a copy of each. In records they are a map, as ever.
+//! A watching policy makes a dozen numbers at each look and soon drops nearly all. One row of
+//! static names costs a tenth of a tree with copied names. In records they are a map.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,12 +14,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Numbers(Vec<(Cow<'static, str>, f64)>);
 
 impl Numbers {
-    /// Makes room for so many more at once.
+    /// Makes room for this many more.
     pub fn reserve(&mut self, many: usize) {
         self.0.reserve_exact(many);
     }
 
-    /// In its place; instead of an earlier one of this name. Whoever adds them in the order of their names never moves any.
+    /// Replaces an earlier number of this name. Insertion in name order moves nothing.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, number: f64) {
         let name = name.into();
         if self.0.last().is_none_or(|(last, _)| *last < name) {

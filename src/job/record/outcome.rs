@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::{AttemptNo, CheckpointSummary, JobId, Progress, Reason};
 use crate::market::Span;
 
-/// `attempts/<n>/outcome.json`, written once by the agent as the last thing before the power goes off.
+/// `attempts/<n>/outcome.json`: the agent writes it once, last before the power-off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub format: u32,
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub started: Timestamp,
     pub ended: Timestamp,
     pub because: EndedBecause,
-    /// The workload's own end, when it had one.
+    /// How the workload ended, if it did.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
     /// The verdicts that led here, oldest first, with their numbers.
@@ -36,23 +36,23 @@ pub struct Outcome {
     /// The checkpoint that this attempt began from.
     #[serde(default)]
     pub resumed_from: Option<CheckpointSummary>,
-    /// Why from this one and not from a newer.
+    /// Why it began from this checkpoint and not from a newer one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub went_back: Option<String>,
     #[serde(default)]
     pub progress: Option<Progress>,
-    /// When the workload was first seen to work; `None`: it was not.
+    /// When the workload was first seen to work; `None`: never.
     #[serde(default)]
     pub working_since: Option<Timestamp>,
     /// The useful time of this attempt that its newest checkpoint holds.
     #[serde(default)]
     pub saved: Span,
-    /// What could not be kept, in sentences: a log that was cut, an output that failed to upload.
+    /// Sentences about lost data: a log that was cut, an output that failed to upload.
     #[serde(default)]
     pub losses: Vec<String>,
 }
 
-/// Why an attempt ended. The words are stable: they stand in receipts and scripts.
+/// Why an attempt ended. The words are stable: receipts and scripts use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedBecause {
@@ -67,29 +67,30 @@ pub enum EndedBecause {
     MaxRuntime,
     Budget,
     Deadline,
-    /// The end that the launch set for the machine, whatever else: the last of the limits.
+    /// The machine's hard end, which the launch set: the last limit.
     HardEnd,
     UserStopped,
     UserCancelled,
     LaunchFailed,
-    /// A GPU of the machine is gone from under the work; the agent saved what there was and gave the machine up.
+    /// The machine lost a GPU. The agent saved what it could and ended the machine.
     HardwareLost,
-    /// The controller has asked for another market, `market = "auto"`: saved in order, and the job goes on there.
+    /// The controller asked for another market, `market = "auto"`: the agent saved, and the job
+    /// continues there.
     Moved,
-    /// The machine is gone and its agent left no outcome; or the holder of the workload was killed.
+    /// The machine is gone without an outcome, or the holder of the workload was killed.
     Lost,
 }
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ExitStatus {
-    /// Its exit code, when it exited.
+    /// Its exit code, if it exited.
     #[serde(default)]
     pub code: Option<i32>,
-    /// The signal that ended it, when one did.
+    /// The signal that ended it, if one did.
     #[serde(default)]
     pub signal: Option<i32>,
-    /// The kernel killed it, or a process of its tree, for want of memory.
+    /// The kernel killed it, or a process of its tree, for lack of memory.
     #[serde(default)]
     pub oom: bool,
 }
@@ -109,18 +110,18 @@ impl ExitStatus {
         self.code == Some(0)
     }
 
-    /// It ended by itself, with a code: it had its say. Who is killed had none, and whom the kernel killed for memory, whatever
-    /// its code, neither.
+    /// It exited with a code. A killed process has no code; after an out-of-memory kill the code
+    /// does not count.
     pub fn is_in_order(&self) -> bool {
         self.code.is_some() && !self.oom
     }
 
-    /// The holder was killed too, so that the end is not known.
+    /// The holder was killed too, so the exit is unknown.
     pub fn is_unseen(&self) -> bool {
         *self == ExitStatus::default()
     }
 
-    /// What a shell would report: the code, or 128 and the signal.
+    /// As a shell reports it: the code, or 128 plus the signal.
     pub fn shell_code(&self) -> i32 {
         match (self.code, self.signal) {
             (Some(code), _) => code,
@@ -166,18 +167,18 @@ impl EndedBecause {
         }
     }
 
-    /// What [`EndedBecause::word`] gave.
+    /// The inverse of [`EndedBecause::word`].
     pub fn from_word(word: &str) -> Option<Self> {
         let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = word.into_deserializer();
         EndedBecause::deserialize(word).ok()
     }
 
-    /// Whether the machine was taken from under the work, or broke, so that a new attempt may resume it.
+    /// Whether the machine was interrupted, lost or broke, so that a new attempt may resume.
     pub fn is_interruption(self) -> bool {
         matches!(self, EndedBecause::Interrupted | EndedBecause::HardwareLost | EndedBecause::Lost)
     }
 
-    /// Whether the job may go on in another attempt.
+    /// Whether the job may continue in another attempt.
     pub fn goes_on(self) -> bool {
         self.is_interruption() || self == EndedBecause::Moved
     }
@@ -199,7 +200,7 @@ impl fmt::Display for EndedBecause {
 }
 
 impl EndedBecause {
-    /// The same for people: `setup failed`.
+    /// For people: `setup failed`.
     pub fn words(self) -> String {
         self.word().replace('_', " ")
     }
@@ -215,7 +216,7 @@ impl JobOutcome {
         }
     }
 
-    /// For people: a job that failed, and not by its own command, is told by what ended it.
+    /// For people: if a job failed other than by its own command, the cause of the end.
     pub fn told(self, because: Option<EndedBecause>) -> String {
         because
             .filter(|because| self == JobOutcome::Failed && *because != EndedBecause::Failed)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{AttemptPhase, JobOutcome};
 
-/// The words that `lamp status` shows. Stable: they stand in scripts.
+/// The words that `lamp status` shows. Stable: scripts use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -17,13 +17,13 @@ pub enum JobState {
     /// The agent prepares: code, checkpoint, `setup`.
     Preparing,
     Running,
-    /// The workload ended, or is ending: uploads.
+    /// The workload has ended or is ending; the agent uploads.
     Draining,
     /// Ended; the machine is kept for a look and bills.
     Held,
-    /// The machine was taken away; the next attempt is waited for.
+    /// The machine was interrupted; the next attempt has not begun.
     Interrupted,
-    /// The agent is done; the cloud has not said yet that the machine is gone.
+    /// The agent is done; the cloud does not report the machine as gone yet.
     Terminating,
     Succeeded,
     Failed,
@@ -32,7 +32,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Whether nothing more will happen and nothing bills.
+    /// Whether the job is over: its attempts have ended and its bill is final.
     pub fn is_final(self) -> bool {
         matches!(self, JobState::Succeeded | JobState::Failed | JobState::Stopped | JobState::Cancelled)
     }

@@ -1,14 +1,15 @@
-//! What the workload says of itself: one JSON object a line, appended to the file named by `LAMP_PROGRESS`.
+//! The workload's own reports: one JSON object a line, appended to the file in `LAMP_PROGRESS`.
 //!
 //! ```json
 //! {"step": 120, "total": 1000, "loss": 0.31}
 //! {"checkpoint": "step-120"}
 //! {"done": true}
 //! ```
-//! Every field is optional. `checkpoint` says that everything in the checkpoint folder is complete at this moment.
+//! Every field is optional. `checkpoint` means that everything in the checkpoint folder is complete
+//! now.
 //!
-//! Scripts write what their languages write: `NaN`, `Infinity`, a number where a text is meant. Such a value is converted or
-//! lost alone; the rest of its line counts, above all its mark.
+//! Scripts may write `NaN`, `Infinity` or a number for a text. Such a value is converted or lost
+//! alone; the rest of its line counts.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -29,12 +30,12 @@ pub struct ProgressLine {
     pub checkpoint: Option<String>,
     #[serde(default)]
     pub done: Option<bool>,
-    /// The values that could not be taken, as they stand: `loss: NaN`.
+    /// The values that could not be read, as written: `loss: NaN`.
     #[serde(skip)]
     pub lost: Vec<String>,
 }
 
-/// Where the work stands.
+/// The newest progress.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Progress {
     pub step: Option<f64>,
@@ -45,32 +46,32 @@ pub struct Progress {
     pub message: Option<String>,
     /// When the step last changed.
     pub at: Option<Timestamp>,
-    /// The median time between steps so far, in seconds for one unit of `step`.
+    /// The median seconds per unit of `step` so far.
     #[serde(default)]
     pub secs_per_step: Option<f64>,
 }
 
-/// Why a line of the progress file was not understood. Such a line still counts as a sign of life.
+/// Why a line of the progress file was not understood. Such a line still counts as activity.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line of the progress file is not a JSON object with step, total, checkpoint or done")]
 pub struct ProgressError;
 
-/// Characters that are shown of a value that is lost. Fewer hide what it is; more fill the status.
+/// Characters shown of a lost value. Fewer hide what it is; more fill the status.
 const SHOWN_MAX: usize = 40;
 
-/// Values of one line that are named as lost. More would repeat what the first ones say.
+/// Lost values named per line. More would repeat the first ones.
 const LOST_MAX: usize = 8;
 
 impl ProgressLine {
     /// # Errors
-    /// When the line is not one whole object.
+    /// When the line is not one complete object.
     pub fn parse(line: &str) -> Result<Self, ProgressError> {
         let line = line.trim_start_matches('\u{feff}').trim();
         let strict = line.starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
         strict.map_or_else(|| Self::parse_value_by_value(line), Ok)
     }
 
-    /// For a line that is no strict JSON, or in which a value is of another kind than is meant.
+    /// For a line that is not strict JSON, or that has a value of the wrong type.
     fn parse_value_by_value(line: &str) -> Result<Self, ProgressError> {
         let mut parsed = ProgressLine::default();
         for (key, raw) in members(line).ok_or(ProgressError)? {
@@ -83,7 +84,7 @@ impl ProgressLine {
         Ok(parsed)
     }
 
-    /// Whether the value could be taken; `None`: the key is none of ours, or the value says that there is none.
+    /// Whether the value could be read; `None`: an unknown key, or a value such as `null`.
     fn take(&mut self, key: &str, raw: &str) -> Option<bool> {
         if raw == "null" {
             return None;
@@ -100,7 +101,7 @@ impl ProgressLine {
                 self.message = text(raw);
                 Some(self.message.is_some())
             }
-            // A mark is a mark whatever it is called; `false` says that there is none.
+            // Any name is a mark; `false` means no mark.
             "checkpoint" if raw == "false" => None,
             "checkpoint" => {
                 self.checkpoint = text(raw).or_else(|| serde_json::from_str::<Value>(raw).is_ok().then(|| raw.to_owned()));
@@ -115,7 +116,7 @@ impl ProgressLine {
     }
 }
 
-/// A finite number, also where it stands in quotes.
+/// A finite number, also in quotes.
 fn number(raw: &str) -> Option<f64> {
     let number = match serde_json::from_str(raw) {
         Ok(Value::Number(number)) => number.as_f64(),
@@ -125,7 +126,7 @@ fn number(raw: &str) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
 
-/// A text; a number or a truth as it is written. A text that is no strict JSON (half a surrogate pair) as it stands.
+/// A text. Numbers and booleans as written; a text that is not strict JSON as it stands.
 fn text(raw: &str) -> Option<String> {
     match serde_json::from_str(raw) {
         Ok(Value::String(text)) => Some(text),
@@ -143,7 +144,7 @@ fn truth(raw: &str) -> Option<bool> {
     }
 }
 
-/// Keys and raw values of one object, whatever the values are; `None` where it is not one whole object.
+/// Keys and raw values of one object; `None`: not one complete object.
 fn members(line: &str) -> Option<Vec<(&str, &str)>> {
     let mut rest = line.strip_prefix('{')?.trim_start();
     let mut members = Vec::new();
@@ -161,7 +162,7 @@ fn members(line: &str) -> Option<Vec<(&str, &str)>> {
     }
 }
 
-/// The bytes of a text in quotes at the beginning.
+/// The bytes of a quoted text at the beginning.
 fn end_of_text(text: &str) -> Option<usize> {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {
@@ -177,7 +178,7 @@ fn end_of_text(text: &str) -> Option<usize> {
     None
 }
 
-/// The bytes before the comma or the bracket that ends a value.
+/// The bytes before the comma or bracket that ends a value.
 fn end_of_value(text: &str) -> Option<usize> {
     let (mut at, mut depth) = (0, 0_u32);
     loop {
@@ -196,7 +197,7 @@ fn end_of_value(text: &str) -> Option<usize> {
 }
 
 impl Progress {
-    /// The share of the work that is done, in [0, 1], when the total is known.
+    /// The share of the work that is done, in [0, 1], if the total is known.
     pub fn fraction(&self) -> Option<f64> {
         match (self.step, self.total) {
             (Some(step), Some(total)) if total > 0.0 => Some((step / total).clamp(0.0, 1.0)),
@@ -224,7 +225,8 @@ mod tests {
         }
     }
 
-    /// vscode-dvc#2733, dioptra#810: Python's json writes `NaN`, and the whole line with its mark was dropped.
+    /// vscode-dvc#2733, dioptra#810: Python's json writes `NaN`, and the whole line with its mark
+    /// was dropped.
     #[test]
     fn an_odd_value_is_lost_alone() {
         let cases = [
@@ -241,7 +243,7 @@ mod tests {
             let parsed = ProgressLine::parse(line).unwrap();
             assert_eq!((parsed.checkpoint.as_deref(), parsed.lost), (Some("a"), vec![lost.to_owned()]), "{line}");
         }
-        // Keys that we do not know are ignored. The last of two equal keys counts.
+        // Unknown keys are ignored. The last of two equal keys counts.
         let parsed = ProgressLine::parse(r#"{"best": inf, "step": 1, "step": 2, "loss": null, "checkpoint": "a"}"#).unwrap();
         assert_eq!(parsed, ProgressLine { step: Some(2.0), checkpoint: Some("a".into()), ..ProgressLine::default() });
     }

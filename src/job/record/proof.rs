@@ -1,7 +1,8 @@
-//! A proof that machines of an account end when nobody watches them: what is tried, and what came of it.
+//! A proof that an account's unattended machines end: the trials and their results.
 //!
-//! A **trial** is a small job whose machine gets no agent: nothing works there but one switch. A **proof** is the record of
-//! the trials that were made together. What must never live here: whether a switch is proven (`policy::account::shutdown_proof`).
+//! A **trial** is a small job whose machine gets no agent, only one switch. A **proof** is the
+//! record of trials made together. `policy::account::shutdown_proof` judges whether a switch is
+//! proven.
 
 use std::fmt;
 
@@ -11,13 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::job::JobId;
 use crate::market::{Span, Usd};
 
-/// What a trial leaves to work on its machine: the letter is that of docs/promises.md and the decision records.
+/// The switch that a trial tests; the letter is as in docs/promises.md and the decision records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switch {
-    /// B: the unit that user data arm before they fetch anything. It powers the machine off, and the cloud gives it back.
+    /// B: the unit that the user data arm before any download. It powers the machine off, and the
+    /// cloud terminates it.
     DeadlineUnit,
-    /// E: a sweep, of the cloud's own sweeper, a daemon or a person. Nothing on the machine ends it before a sweep has had its time.
+    /// E: a sweep by the cloud's sweeper, a daemon or a person. The machine's own switches wait
+    /// until a sweep has had its time.
     Sweep,
 }
 
@@ -30,26 +33,26 @@ impl fmt::Display for Switch {
     }
 }
 
-/// In a spec: its machine gets no agent, and must end all the same.
+/// Part of a spec: the machine gets no agent, and must end all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     pub switch: Switch,
-    /// How long the machine may live before it is the switch's.
+    /// How long the machine may run before the switch must act.
     pub lease: Span,
 }
 
-/// Who ended the machine of a trial.
+/// The cause of the machine's end in a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndedBy {
     /// It powered itself off, and the cloud terminated it for that.
     Itself,
     Sweep,
-    /// Whoever made the trial, when it had waited long enough.
+    /// The program that made the trial, after its waiting time.
     Prover,
-    /// The cloud says that a user did, and nothing of ours has recorded it.
+    /// The cloud says that a user did, and no record of ours says so.
     Somebody,
-    /// The cloud itself, or nobody knows.
+    /// The cloud itself, or unknown.
     Cloud,
 }
 
@@ -65,12 +68,12 @@ pub struct Tried {
     /// The name of the image, or its id.
     pub image: String,
     pub lease: Span,
-    /// By then, counted from the end of the lease, the switch must have done it.
+    /// The time that the switch has, counted from the end of the lease.
     pub within: Span,
-    /// From launch to the end of billing, by the cloud's clock; where it does not say when that was, to the first look at which
-    /// it billed no more, which may be some seconds too long.
+    /// From launch to the end of billing, by the cloud's clock. If the cloud gives no end, to the
+    /// first look at which billing had ended: some seconds late.
     pub lived: Span,
-    /// How long it billed beyond its lease: the bound that was measured.
+    /// How long it billed beyond its lease: the measured bound.
     pub after_lease: Span,
     pub ended_by: EndedBy,
     /// In a sentence, for people.
@@ -86,14 +89,15 @@ pub struct Proof {
     pub at: Timestamp,
     pub account: String,
     pub region: String,
-    /// Who made it, for people.
+    /// The person's name, for people.
     pub by: String,
     /// The version of the program that made it.
     pub written_by: String,
     /// Whether every trial has proven its switch.
     pub passed: bool,
     pub trials: Vec<Tried>,
-    /// Why it could not be read whether a sweeper of this owner is installed: what it would have done is neither tried nor known.
+    /// Why the program could not tell whether this owner's sweeper is installed; its effect was
+    /// then not tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweeper_unknown: Option<String>,
 }

@@ -12,13 +12,14 @@ use crate::job::Numbers;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
     pub at: Timestamp,
-    /// The policy that spoke: `idle`, `stall`, `budget`, `interruption`, `request`, `workload`, `relaunch`.
+    /// The policy: `idle`, `stall`, `budget`, `interruption`, `request`, `workload`, `relaunch`.
     pub policy: String,
-    /// What it said, in one word: `busy`, `idle`, `stalled`, `stop`, ...
+    /// The verdict in one word: `busy`, `idle`, `stalled`, `stop`, ...
     pub verdict: String,
     /// The sentence for people.
     pub text: String,
-    /// The numbers it used, with the unit last in each name: `gpu_percent`, `quiet_secs`, `window_secs`.
+    /// The numbers it used, with the unit last in each name: `gpu_percent`, `quiet_secs`,
+    /// `window_secs`.
     #[serde(default)]
     pub numbers: Numbers,
 }
@@ -28,7 +29,7 @@ impl Reason {
         Reason { at, policy: policy.into(), verdict: verdict.into(), text: text.into(), numbers: Numbers::default() }
     }
 
-    /// Adds a number; one that is not finite is left out, since JSON cannot hold it.
+    /// Leaves out a number that is not finite: JSON cannot hold it.
     #[must_use]
     pub fn with(mut self, name: impl Into<Cow<'static, str>>, number: f64) -> Self {
         if number.is_finite() {

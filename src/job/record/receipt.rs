@@ -1,4 +1,5 @@
-//! The receipt: what ran, why it ended, how long, how much. Written once, when every machine of the job is gone.
+//! The receipt: what ran, why it ended, how long, how much. Written once, when all machines are
+//! gone.
 
 use std::sync::Arc;
 
@@ -15,9 +16,11 @@ pub struct Receipt {
     pub job: JobId,
     pub name: String,
     pub outcome: JobOutcome,
-    /// The workload's exit code as a shell would report it (128 + signal); `null` when it never ran to an end.
+    /// The workload's exit code as a shell reports it (128 + signal); `null` if it never ran to an
+    /// end.
     pub exit_code: Option<i32>,
-    /// Why the job ended. Not always the last attempt's word: a limit may be over between two attempts, or before the first.
+    /// Why the job ended. It may differ from the last attempt's word: a limit can end a job between
+    /// attempts.
     #[serde(default)]
     pub because: Option<EndedBecause>,
     /// The same in one sentence.
@@ -34,10 +37,10 @@ pub struct Receipt {
     pub last_checkpoint: Option<CheckpointSummary>,
     #[serde(default)]
     pub losses: Vec<String>,
-    /// What stood in the cloud when its last machine had ended, as it was then.
+    /// The job's leftovers in the cloud when its last machine had ended.
     #[serde(default)]
     pub left: Vec<Leaving>,
-    /// Regions that did not say what it left.
+    /// Regions that gave no answer about leftovers.
     #[serde(default)]
     pub left_unasked: Vec<Region>,
 }
@@ -49,22 +52,22 @@ pub struct Leaving {
     pub kind: String,
     pub id: String,
     pub region: Region,
-    /// What it says of itself.
+    /// The cloud's description of it.
     pub detail: String,
-    /// What it costs while it is there.
+    /// The cost while it exists.
     pub usd_per_month: Usd,
     pub fate: LeavingFate,
 }
 
-/// What became of it.
+/// How the receipt's controller left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeavingFate {
-    /// It was ours, and is gone.
+    /// The job's own, and deleted.
     Removed,
-    /// It bills on because somebody wants it: the disk of a machine that was stopped.
+    /// It bills on because the user wants it: the disk of a stopped machine.
     Kept,
-    /// It is still there: not ours to remove, or it could not be removed then.
+    /// It is still there: another owner's, or its deletion failed.
     Left,
 }
 
@@ -78,8 +81,8 @@ pub struct ReceiptAttempt {
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,
     pub billed_seconds: f64,
-    /// The cloud did not say when billing ended: this may be some seconds too long, and is not too short by more than what
-    /// nobody saw. Or it did not say what a spot machine was billed by, and the price is its bid.
+    /// The cloud gave no end of billing: this may be some seconds too long. Or the cloud gave no
+    /// spot price, and `usd` uses the bid.
     #[serde(default)]
     pub billed_estimated: bool,
     pub usd: Usd,
@@ -88,7 +91,7 @@ pub struct ReceiptAttempt {
     pub exit: Option<ExitStatus>,
     #[serde(default)]
     pub resumed_from: Option<CheckpointSummary>,
-    /// Why from this one and not from a newer.
+    /// Why it began from this checkpoint and not from a newer one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub went_back: Option<String>,
 }
@@ -101,18 +104,18 @@ pub struct AttemptRecord {
 }
 
 impl Receipt {
-    /// How it ended, for people: `idle` or `setup failed` where no command of the user's failed.
+    /// How it ended, for people: `idle` or `setup failed` if the user's command did not fail.
     pub fn told(&self) -> String {
         self.outcome.told(self.because.or(self.attempts.last().map(|attempt| attempt.ended_because)))
     }
 
-    /// Whether what it adds up holds an attempt of which nobody knows to the cent what it cost: then the total too is the most.
+    /// Whether the cost of an attempt is an estimate: then the total is an upper bound.
     pub fn is_estimated(&self) -> bool {
         self.attempts.iter().any(|attempt| attempt.billed_estimated)
     }
 
-    /// Adds the attempts up. `ended` is when the last machine was seen to be gone; `reason` comes from the policy that
-    /// decided that there is no further attempt.
+    /// Adds up the attempts. `ended`: when the last machine was seen to be gone. `reason`: from the
+    /// policy that decided against a further attempt.
     pub fn build(job: JobId, name: String, submitted: Timestamp, ended: Timestamp, end: (EndedBecause, String), records: &[AttemptRecord]) -> Self {
         let (because, reason) = end;
         let outcomes = || records.iter().filter_map(|record| record.settled.outcome.as_ref());
@@ -162,8 +165,7 @@ impl From<&AttemptRecord> for ReceiptAttempt {
         }
     }
 }
-/// Whether a "loss" is only an output that was never there: a job that was ended early had not made it yet, and nothing of it
-/// is lost.
+/// Whether a "loss" is only an output that never existed: the job ended before making it.
 pub fn is_absence(loss: &str) -> bool {
     loss.starts_with("output `") && loss.ends_with("` was not there")
 }

@@ -1,4 +1,4 @@
-//! A wish left in the job directory: the only way in which anybody talks to a running job.
+//! A wish in the job directory: the only way to talk to a running job.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Request {
     pub format: u32,
     pub number: u32,
     pub at: Timestamp,
-    /// Who asked, for the receipt: `user@host`.
+    /// The person, for the receipt: `user@host`.
     pub by: String,
     pub wish: Wish,
 }
@@ -26,17 +26,19 @@ pub enum Wish {
     Stop,
     /// End now, without a checkpoint.
     Cancel,
-    /// More time or money; each is added to the limit of the spec, and also holds off idle and kept machines.
+    /// More time or money, added to the spec's limit. It also postpones the end of an idle or kept
+    /// machine.
     Extend {
         time: Option<Span>,
         budget: Option<Usd>,
-        /// A dearer machine may be bought from now on, beside what the spec allows.
+        /// Allows a more expensive machine from now on, beside what the spec allows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fallback_cost: Option<FallbackCost>,
     },
     /// Save a checkpoint now and go on.
     Checkpoint,
-    /// The controller's own, `market = "auto"`: this attempt saves and ends, and the job goes on on this market.
+    /// The controller's own, `market = "auto"`: the attempt saves and ends, and the job continues
+    /// on this market.
     Move { attempt: AttemptNo, to: Market },
     /// Rehearse an interruption with this much notice. Only the local cloud can grant it.
     Interrupt { notice: Span },

@@ -1,4 +1,4 @@
-//! What the cloud itself watches of a machine, from outside: `heartbeat`, `cpu<=0.3 for 5m`, `off`.
+//! The alarm of the cloud on a machine, from outside: `heartbeat`, `cpu<=0.3 for 5m`, `off`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::market::Span;
 
-/// When the cloud ends a machine by itself, whoever sleeps.
+/// When the cloud ends a machine by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmRule {
     Off,
-    /// Its agent's heartbeat has been missing for so long. `None`: nobody said how long, see [`AlarmRule::beside`].
+    /// The agent's heartbeat is missing for this long. `None`: not set, see [`AlarmRule::beside`].
     Heartbeat {
         minutes: Option<u32>,
     },
-    /// The whole machine's CPU was at or below so many hundredths of a percent for so long: of a script on one GPU that is
-    /// nearly always wrong, but it is what people had before, and it needs no agent.
+    /// The machine's CPU stays at or below this share, in hundredths of a percent. For a script on
+    /// one GPU this is nearly always wrong, but users know it and it needs no agent.
     Cpu {
         hundredths: u32,
         minutes: u32,
@@ -31,28 +31,29 @@ pub struct AlarmError {
     because: &'static str,
 }
 
-/// The least for a machine whose alarm has no time of its own, and the usual lease: shorter, and a line that is broken for
-/// twenty minutes ends a healthy one. Somebody who asks for a shorter lease has a controller that ends it sooner.
+/// The minimum for an alarm without a time of its own, and the usual lease. Less would end a
+/// healthy machine behind a line that is broken for twenty minutes. With a shorter lease the
+/// controller ends the machine sooner.
 const HEARTBEAT_MINUTES: u32 = 30;
 
-/// CloudWatch looks back a day at most (periods of a minute times their number), which is also the longest lease; EC2 measures
-/// CPU once in five minutes.
+/// CloudWatch looks back a day at most (periods of a minute times their number), the longest lease
+/// too. EC2 measures CPU every five minutes.
 const MINUTES_MAX: u32 = 24 * 60;
 const CPU_MINUTES: u32 = 5;
 
-/// A heartbeat comes once a minute, and may be late: fewer, and a busy network ends the machine.
+/// A heartbeat comes once a minute and may be late. With less, a busy network ends the machine.
 const HEARTBEAT_MINUTES_MIN: u32 = 5;
 
 impl Default for AlarmRule {
-    /// The one switch off the machine that needs neither this workstation nor anything installed. It is armed once the first
-    /// heartbeat has arrived, so that a machine that cannot publish is not ended for that.
+    /// The only switch off the machine that needs neither this workstation nor an installation. The
+    /// first heartbeat arms it, so a machine that cannot publish is not ended.
     fn default() -> Self {
         AlarmRule::Heartbeat { minutes: None }
     }
 }
 
 impl AlarmRule {
-    /// For how many minutes a machine of such a lease may be silent by this rule; `None`: the rule does not ask.
+    /// How many minutes a machine with such a lease may be silent; `None`: the rule does not ask.
     pub fn silence(self, lease: Span) -> Option<u32> {
         let AlarmRule::Heartbeat { minutes } = self else { return None };
         Some(minutes.unwrap_or_else(|| {
@@ -61,8 +62,8 @@ impl AlarmRule {
         }))
     }
 
-    /// As a machine of such a lease is watched. An alarm without a time of its own waits for the lease: somebody who raised that
-    /// for a site with a bad line would have no use for a machine that its alarm ends before.
+    /// The rule for a machine with such a lease. An alarm without a time of its own waits for the
+    /// lease: a user may raise the lease because of a bad line.
     #[must_use]
     pub fn beside(self, lease: Span) -> Self {
         self.silence(lease).map_or(self, |minutes| AlarmRule::Heartbeat { minutes: Some(minutes) })
@@ -174,7 +175,7 @@ mod tests {
             ("heartbeat", 2 * 60, "heartbeat for 30m"),
             ("heartbeat", 3 * 3600, "heartbeat for 180m"),
             ("heartbeat", 3 * 3600 + 1, "heartbeat for 181m"),
-            // The longest lease is the longest that CloudWatch looks back.
+            // The longest lease is as long as CloudWatch looks back.
             ("heartbeat", 24 * 3600, "heartbeat for 1440m"),
             ("heartbeat", 25 * 3600, "heartbeat for 1440m"),
             ("heartbeat for 15m", 3 * 3600, "heartbeat for 15m"),

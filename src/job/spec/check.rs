@@ -1,7 +1,7 @@
-//! What is wrong or doubtful in a spec, all of it at once.
+//! Errors and doubts in a spec, all found at once.
 //!
-//! Syntax and unknown keys are found where the file is read (`config`); here is what only the whole shows. Pure: whether
-//! a file exists or a program is installed is asked by the caller.
+//! `config` finds syntax errors and unknown keys when it reads the file. These checks need the
+//! whole spec. Pure: the caller checks files and programs.
 
 use std::fmt;
 
@@ -19,14 +19,15 @@ use crate::market::{Cloud, Span};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// The dotted path of the key, `machine.gpus`; empty when it concerns the whole.
+    /// The dotted path of the key, `machine.gpus`; empty if it concerns the whole.
     pub path: String,
-    /// The file it stands in, when that is not the job file: a secret in the workdir; or that it was typed beside one.
+    /// Its place, if other than the job file: a file with a secret in the workdir, or the command
+    /// line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The line of the file, from 1, when it came from one.
+    /// The line of the file, from 1, if it came from one.
     pub line: Option<usize>,
-    /// The rule that found it, when somebody may want to allow it.
+    /// The rule that found it, if the user may want to allow it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'static str>,
     pub message: String,
@@ -36,7 +37,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Likely not what was meant; the job can run.
+    /// Likely a mistake; the job can run.
     Warning,
     /// The job cannot run like this.
     Error,
@@ -65,12 +66,13 @@ impl Finding {
         self
     }
 
-    /// Of a setting without effect in this job. In the configuration of all jobs of a user it is no news.
+    /// The setting has no effect in this job. In the configuration of all jobs, it needs no
+    /// message.
     pub fn changes_nothing(&self) -> bool {
         self.message.starts_with(CHANGES_NOTHING)
     }
 
-    /// That a job which buys machines names no limit; whatever buys none does not mind.
+    /// A job that buys machines lacks a limit. Other jobs may lack one.
     pub fn is_of_no_limit(&self) -> bool {
         self.severity == Severity::Error && self.path == "limits"
     }
@@ -91,13 +93,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The shortest idle window that is not refused: below it, loading the data looks like the end of the work.
+/// The shortest idle window that is allowed: below it, loading the data looks like the end of work.
 const IDLE_WINDOW_MIN: Span = Span::from_secs(1);
 
-/// What a script may be asked to save with: those that a program can catch and that nothing else sends it while it works.
+/// The signals that may ask a script to save: a program can catch them, and no other program sends
+/// them while it works.
 pub const CHECKPOINT_SIGNALS: [&str; 5] = ["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"];
 
-/// What stands where the command should be in a job file that nobody has filled in yet.
+/// The text that stands for the command in a new job file.
 pub const COMMAND_PLACEHOLDER: &str = "put your command here";
 
 /// All findings of a spec, errors and warnings, in the order of the file.
@@ -151,7 +154,7 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
         }
     }
     let Some(checkpoint) = &spec.checkpoint else { return };
-    // One that is missing was told where the settings are merged.
+    // The merge of the settings has reported a missing path.
     if !checkpoint.path.is_empty() && !inside(&checkpoint.path) {
         found.push(Finding::error("checkpoint.path", format!("`{}` is not below the workdir", checkpoint.path)));
     }
@@ -185,7 +188,7 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
-/// What EC2 gives before it takes a spot machine back.
+/// The notice that EC2 gives before it interrupts a spot machine.
 const SPOT_NOTICE: Span = Span::from_secs(120);
 
 /// `.`, `./` and the like.
@@ -193,7 +196,8 @@ fn is_workdir_itself(path: &str) -> bool {
     path.split('/').all(|part| part.is_empty() || part == ".")
 }
 
-/// What a gp3 volume can hold at most, in GiB ([Amazon EBS volume constraints](https://docs.aws.amazon.com/ebs/latest/userguide/volume_constraints.html)).
+/// The largest gp3 volume, in GiB.
+/// ([Amazon EBS volume constraints](https://docs.aws.amazon.com/ebs/latest/userguide/volume_constraints.html)).
 const DISK_GIB_MAX: u32 = 64 * 1024;
 
 fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
@@ -228,7 +232,7 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
-/// What is wrong with the name of a region or an instance type, whichever there are; `None`: nothing.
+/// The fault in the name of a region or an instance type; `None`: no fault.
 pub fn name_problem(name: &str) -> Option<String> {
     if name.trim().is_empty() {
         return Some("is empty".to_owned());
@@ -236,7 +240,7 @@ pub fn name_problem(name: &str) -> Option<String> {
     name.contains(|letter: char| letter == ',' || letter.is_whitespace()).then(|| format!("is several, or none: `{name}`"))
 }
 
-/// Beyond these a figure is a slip of the finger: no machine is a thousand times another.
+/// Beyond these a figure is a typing error: no machine is a thousand times another.
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
 
 fn check_speed(spec: &Spec, found: &mut Vec<Finding>) {
@@ -262,10 +266,11 @@ fn check_auto(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
-/// What [`Finding::changes_nothing`] says.
+/// The beginning of the message that [`Finding::changes_nothing`] finds.
 const CHANGES_NOTHING: &str = "changes nothing";
 
-/// What was asked of another kind of machine than this job's. A limit that everybody believes in and nobody holds is worse than none.
+/// Settings for another kind of machine than this job's. A limit that has no effect gives false
+/// safety.
 fn check_what_changes_nothing(spec: &Spec, found: &mut Vec<Finding>) {
     let (machine, bought) = (&spec.machine, MachineSpec::default());
     let (limits, watch) = (&spec.limits, &spec.watch);
@@ -356,13 +361,14 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
 /// A thousand cores, in percent of one.
 const CPU_PERCENT_MAX: f64 = 100_000.0;
 
-/// The shortest stall window that is not refused: below it, every pause between two lines of a log is a stall.
+/// The shortest stall window that is allowed: below it, each pause between two log lines is a
+/// stall.
 const STALL_WINDOW_MIN: Span = Span::from_secs(1);
 
-/// More median steps without progress than this are a slip of the finger.
+/// More median steps than this are a typing error.
 const STALL_STEPS_MAX: f64 = 1_000_000.0;
 
-/// A year. Such a job can be run without saying its work; courses of capacity for it take minutes to play, and mean nothing.
+/// A year. A longer job can run without `work`: its simulation would take minutes and mean nothing.
 const WORK_MAX: Span = Span::from_secs(365 * 86_400);
 
 fn check_ends(spec: &Spec, found: &mut Vec<Finding>) {

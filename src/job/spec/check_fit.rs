@@ -1,17 +1,19 @@
-//! Words that the kernel refuses to execute: a string with a zero, a long one, or too many.
+//! Strings that the kernel refuses to execute: with a zero byte, too long, or too many.
 
 use crate::job::{Command, Finding, Spec};
 
-/// The longest string that the kernel takes for one argument or variable, with the zero at its end (`MAX_ARG_STRLEN` of execve(2)).
+/// The longest string for one argument or variable, with its zero byte (`MAX_ARG_STRLEN`,
+/// execve(2)).
 const STRING_BYTES_MAX: usize = 128 * 1024;
 
-/// The most that arguments and variables may take together: a quarter of the usual stack of 8 MiB (`ARG_MAX` of execve(2)).
+/// The most for all arguments and variables: a quarter of the usual 8 MiB stack (`ARG_MAX`,
+/// execve(2)).
 const ALL_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// For what the machine and the agent set beside it.
+/// For the variables that the machine and the agent add.
 const OWN_BYTES: usize = 128 * 1024;
 
-/// The zero at the end of a string, and the place that points to it.
+/// The zero byte at the end of a string, and its pointer.
 const PER_STRING: usize = 1 + 8;
 
 pub(crate) fn check_fit(spec: &Spec, found: &mut Vec<Finding>) {
@@ -30,7 +32,7 @@ pub(crate) fn check_fit(spec: &Spec, found: &mut Vec<Finding>) {
         if text.contains('\0') {
             found.push(Finding::error(path, "has a zero character (NUL), which no program can be given"));
         }
-        // The name of a variable and its `=` are a part of its string.
+        // The variable's name and its `=` are part of the string.
         let name = path.strip_prefix("env.").map_or(0, |name| name.len() + 1);
         if name + text.len() >= STRING_BYTES_MAX {
             let message = format!("is {} bytes long, and no machine takes {STRING_BYTES_MAX} or more", name + text.len());

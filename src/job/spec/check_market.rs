@@ -1,20 +1,21 @@
-//! What a job asks of the market that the shipped catalogue knows nothing of: without a network, before anything is planned.
+//! Checks of a job against the shipped catalogue, without a network, before planning.
 //!
-//! Warnings only, but for a job without a limit: types and regions are newer than this program, and an emulator may call its own
-//! whatever it likes. What must never live here: a price of today.
+//! Only a job without a limit gets an error; the rest are warnings. Types and regions may be newer
+//! than this program, and an emulator may use any name. Today's prices are not used here.
 
 use std::time::Duration;
 
 use crate::job::{Finding, LimitsSpec, MachineSpec, MarketChoice, Spec};
 use crate::market::{Catalog, Cloud, Fit, MachineType, Region, Span, Usd, UsdPerHour, did_you_mean, nearest_regions};
 
-/// Spot machines are sold for as little as a tenth of the on-demand price (AWS's own words), and hardly ever for less.
+/// Spot machines cost a tenth of the on-demand price at the least (AWS's own words), hardly ever
+/// less.
 const SPOT_SHARE_MIN: f64 = 0.1;
 
-/// No machine is bought for less than ten minutes of work and two to power off (`policy::purchase::hard_end`).
+/// The shortest machine life: ten minutes of work, two to power off (`policy::purchase::hard_end`).
 const LIFE_MIN: Duration = Duration::from_secs(12 * 60);
 
-/// Cards that AWS does not sell and workstations have: their names are no slip.
+/// GPUs of workstations that AWS does not sell: their names are not typing errors.
 const ELSEWHERE: [&str; 24] = [
     "RTX", "GTX", "GeForce", "Quadro", "TITAN", "Tesla", "Jetson", "Orin", "Radeon", "Instinct", "A2", "A10", "A16", "A30", "A40", "A800", "H20",
     "H800", "L2", "L20", "P4", "P40", "P100", "GH200",
@@ -41,7 +42,7 @@ fn unknown_region(name: &str) -> Option<Finding> {
     Some(if near.is_empty() { finding } else { finding.hint(format!("did you mean {}?", near.join(" or "))) })
 }
 
-/// The catalogue has every type with a GPU and no other: only a name of such a family can be missed in it.
+/// The catalogue has every type with a GPU and no other, so it can judge only such families.
 fn unknown_type(catalog: &Catalog, name: &str) -> Option<Finding> {
     let family = name.trim_start_matches(['g', 'p']);
     let has_gpus = family.len() < name.len() && family.starts_with(|letter: char| letter.is_ascii_digit());
@@ -57,7 +58,7 @@ fn unknown_type(catalog: &Catalog, name: &str) -> Option<Finding> {
     })
 }
 
-/// Those that may be taken, as far as the catalogue knows; `None`: it does not know them all.
+/// The types that the job allows; `None`: the catalogue does not know them all.
 fn candidates<'a>(catalog: &'a Catalog, machine: &MachineSpec) -> Option<Vec<&'a MachineType>> {
     match machine.instance_types.as_slice() {
         [] if machine.gpus.count == 0 => None,
@@ -72,7 +73,7 @@ fn no_type_fits(catalog: &Catalog, machine: &MachineSpec) -> Option<Finding> {
     for kind in candidates {
         match kind.fit(&machine.gpus, &machine.instance_types) {
             Fit::Fits => return None,
-            // The largest comes nearest.
+            // The largest is the nearest.
             Fit::No(because) if nearest.as_ref().is_none_or(|(gpus, _)| kind.gpus > *gpus) => nearest = Some((kind.gpus, because)),
             Fit::No(_) => {}
             Fit::Other => any = true,
@@ -94,7 +95,7 @@ fn unknown_gpu(catalog: &Catalog, model: &str, text: String) -> Finding {
     Finding::warning("machine.gpus", text).hint(meant.unwrap_or_else(|| format!("there are {}", models.join(", "))))
 }
 
-/// Of this workstation only its driver knows: a name that nobody uses is told all the same.
+/// Only the driver knows a workstation's GPU, but an unknown name is reported all the same.
 fn gpu_of_a_workstation(catalog: &Catalog, machine: &MachineSpec) -> Option<Finding> {
     let model = machine.gpus.model.as_deref()?;
     let is_sold = catalog.types().iter().any(|kind| kind.fit(&machine.gpus, &[]) != Fit::Other);
@@ -110,8 +111,8 @@ fn gpu_of_a_workstation(catalog: &Catalog, machine: &MachineSpec) -> Option<Find
     Some(unknown_gpu(catalog, model, text))
 }
 
-/// A machine that nothing ends bills until somebody looks: none is bought without a hard cap (docs/decisions/0024), and only who
-/// pays knows where it is.
+/// A machine without an end bills until a person looks. So every bought machine needs a hard end
+/// (docs/decisions/0024), and the payer must set the limit.
 fn unbounded(spec: &Spec) -> Option<Finding> {
     if spec.limits.bound_a_machine() {
         return None;
@@ -122,7 +123,7 @@ fn unbounded(spec: &Spec) -> Option<Finding> {
     Some(Finding::error("limits", text).hint(hint))
 }
 
-/// A machine that has not begun to work by its end costs what it costs.
+/// A machine costs money even if its limit ends it before the work begins.
 fn over_before_it_works(spec: &Spec) -> Option<Finding> {
     let most = spec.limits.max_runtime.filter(|most| most.duration() < LIFE_MIN && most.duration() > Duration::ZERO)?;
     let text = format!(
@@ -135,8 +136,8 @@ fn over_before_it_works(spec: &Spec) -> Option<Finding> {
     )
 }
 
-/// A budget below what the cheapest machine costs for the shortest life that is worth a start, at a tenth of its on-demand price
-/// where spot will do: hardly any market comes down to that.
+/// A budget below the cheapest machine's cost for the shortest life. Where spot is allowed, at a
+/// tenth of the on-demand price: hardly any spot price is lower.
 fn buys_nothing(catalog: &Catalog, spec: &Spec) -> Option<Finding> {
     let (budget, machine) = (spec.limits.budget.filter(|budget| *budget > Usd::ZERO)?, &spec.machine);
     let fitting = candidates(catalog, machine)?.into_iter().filter(|kind| kind.fit(&machine.gpus, &machine.instance_types) == Fit::Fits);

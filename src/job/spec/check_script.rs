@@ -1,9 +1,9 @@
-//! What is doubtful in a command that a shell runs: work in the background, a failure that nobody sees.
+//! Doubts about a shell command: work in the background, a hidden failure.
 
 use super::script::parts;
 use crate::job::{Command, Finding, Spec};
 
-/// What a shell makes of a command, where it is a shell that runs it.
+/// Checks a command that a shell runs.
 pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
     let script = match &spec.command {
         Command::Shell(script) => script.as_str(),
@@ -34,7 +34,7 @@ pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
-/// What `sh -c SCRIPT` runs.
+/// The script of `sh -c SCRIPT`.
 fn shell_script(args: &[String]) -> Option<&str> {
     let name = args.first()?.rsplit('/').next()?;
     let at = args.iter().position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))?;
@@ -57,7 +57,7 @@ fn detaches_container(words: &[&str]) -> bool {
         return false;
     };
     let is_detached = |word: &&str| *word == "--detach" || (word.starts_with('-') && !word.starts_with("--") && word.contains('d') && word.len() < 5);
-    // Beyond the image the words are the container's own.
+    // The words after the image belong to the container.
     words[at..].get(1) == Some(&"run") && words[at + 2..].iter().take_while(|word| word.starts_with('-')).any(is_detached)
 }
 

@@ -1,12 +1,12 @@
-//! The patterns of `outputs`: what they name, and what is wrong with one.
+//! The patterns of `outputs`: the paths they match, and their syntax errors.
 //!
-//! `*` and `?` stay within a part of the path, `**` is any number of parts, `[a-z]` and `[!a-z]` are one letter, `{a,b}` is either,
-//! and a backslash takes the meaning from the letter behind it, as in a shell and in `.gitignore`. What must never live here: a path
-//! that exists.
+//! `*` and `?` stay within a part of the path, `**` is any number of parts. `[a-z]` and `[!a-z]`
+//! are one letter, `{a,b}` is either. A backslash quotes the next letter, as in a shell and in
+//! `.gitignore`. Reads no files.
 
 use std::path::Path;
 
-/// What makes a part of a path a pattern.
+/// The letters that make a part of a path a pattern.
 pub const GLOB_LETTERS: [char; 5] = ['*', '?', '[', '{', '\\'];
 
 /// A pattern that is well formed.
@@ -14,25 +14,25 @@ pub struct OutputGlob(String);
 
 impl OutputGlob {
     /// # Errors
-    /// In words, what is not well formed.
+    /// The syntax error, in words.
     pub fn new(glob: &str) -> Result<Self, String> {
         let glob = plain_path(glob);
-        // All below what is named belongs to it anyway.
+        // A named folder includes all below it.
         let glob = glob.strip_suffix("/**").unwrap_or(&glob);
-        // Nothing is named by what it is not.
+        // A leading `!` is a plain letter: patterns cannot exclude.
         let glob = if glob.starts_with('!') { format!("\\{glob}") } else { glob.to_owned() };
         fast_glob::validate(&glob).map_err(|error| error.to_string())?;
         Ok(OutputGlob(glob))
     }
 
-    /// Whether it names this path, or a folder above it.
+    /// Whether it matches this path, or a folder above it.
     pub fn names(&self, path: &str) -> bool {
         let above = Path::new(path).ancestors().filter_map(Path::to_str).filter(|path| !path.is_empty());
         above.into_iter().any(|path| fast_glob::glob_match(&self.0, path))
     }
 }
 
-/// A pattern, or a path, without empty parts and `.`.
+/// A pattern or a path without empty parts and `.`.
 pub fn plain_path(glob: &str) -> String {
     glob.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
 }

@@ -1,27 +1,30 @@
-//! Which machine image a job asks for: `dlami`, `ami-...`, a parameter, a name.
+//! The machine image that a job asks for: `dlami`, `ami-...`, a parameter, a name.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The words of `machine.image`, understood.
+/// The parsed words of `machine.image`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ImageChoice {
-    /// The cloud's own image for deep learning, with the GPU driver: `dlami`, `dlami:amazon-linux-2023`.
+    /// The cloud's own image for deep learning, with the GPU driver: `dlami`,
+    /// `dlami:amazon-linux-2023`.
     DeepLearning(System),
-    /// The same with PyTorch in it: `dlami:pytorch`, `dlami:pytorch-2.7`.
+    /// The same with PyTorch: `dlami:pytorch`, `dlami:pytorch-2.7`.
     PyTorch(Release),
     /// `ami-0123456789abcdef0`.
     Id(String),
-    /// A public or own parameter that holds an id: `/my/image`, `ssm:/aws/service/...`.
+    /// A parameter, public or the account's own, that holds an id: `/my/image`,
+    /// `ssm:/aws/service/...`.
     Parameter(String),
-    /// `name:PATTERN` with an optional `;owner=`: an account's number, `amazon` or `self`. The newest wins.
+    /// `name:PATTERN`, optional `;owner=` with an account number, `amazon` or `self`. The newest
+    /// wins.
     Name { pattern: String, owner: String },
 }
 
 /// The system of a deep learning image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum System {
-    /// Its Python lets `pip install` write; the next one's does not.
+    /// Its Python allows `pip install`; Ubuntu 24.04's does not.
     #[default]
     Ubuntu2204,
     Ubuntu2404,
@@ -36,10 +39,12 @@ pub struct Release {
 }
 
 impl Release {
-    /// What `dlami:pytorch` means. AWS's release notes and public scripts name it; no account was asked. An older one loses its updates
-    /// first, a newer one may lack its parameter in some regions.
+    /// The release for `dlami:pytorch`, from AWS's release notes and public scripts; not checked in
+    /// an account. An older one loses its updates sooner; a newer one may lack its parameter in
+    /// some regions.
     const DEFAULT: Release = Release { major: 2, minor: 10 };
-    /// From this one on AWS builds it on Ubuntu 24.04, before on 22.04, by the names of parameters in public scripts.
+    /// AWS builds it on Ubuntu 24.04 from this release on, by parameter names in public scripts;
+    /// before on 22.04.
     const FIRST_ON_2404: Release = Release { major: 2, minor: 8 };
 
     fn read(text: &str) -> Option<Release> {
@@ -48,7 +53,7 @@ impl Release {
         Some(Release { major: number(major)?, minor: number(minor)? })
     }
 
-    /// As AWS writes it in the names of its parameters.
+    /// As in the names of AWS's parameters.
     pub fn word(self) -> String {
         let system = if self < Release::FIRST_ON_2404 { System::Ubuntu2204 } else { System::Ubuntu2404 };
         format!("{self}-{}", system.word())
@@ -61,7 +66,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// What a job finds on an image of AWS for deep learning, by its name; `None`: it is another image.
+/// The contents of an AWS deep learning image, by its name; `None`: another image.
 pub fn contents(name: &str) -> Option<String> {
     let rest = name.strip_prefix("Deep Learning")?;
     if let Some((_, release)) = rest.split_once("PyTorch ") {
@@ -85,7 +90,7 @@ pub struct ImageError {
 impl System {
     pub const ALL: [System; 3] = [System::Ubuntu2204, System::Ubuntu2404, System::AmazonLinux2023];
 
-    /// As AWS writes it in the names of its parameters.
+    /// As in the names of AWS's parameters.
     pub fn word(self) -> &'static str {
         match self {
             System::Ubuntu2204 => "ubuntu-22.04",

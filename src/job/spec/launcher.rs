@@ -1,9 +1,10 @@
-//! Names by which a framework concludes that a launcher started it: one process for each GPU, one of several ranks.
+//! Variables that tell a framework that a launcher started it as one of several ranks.
 //!
-//! `torchrun`, `mpirun` and `srun` set them for the processes that they start. A plain command that finds them behaves as one rank of
-//! many: Lightning waits for the other ranks, Hugging Face uses one GPU of eight, Ultralytics fails.
+//! `torchrun`, `mpirun` and `srun` set them for the processes that they start. A plain command that
+//! finds them acts as one rank of many. Lightning waits for the other ranks, Hugging Face uses one
+//! GPU of eight, Ultralytics fails.
 
-/// Of torch, Lightning and accelerate.
+/// Read by torch, Lightning and accelerate.
 const NAMES: [&str; 13] = [
     "RANK",
     "LOCAL_RANK",
@@ -20,7 +21,7 @@ const NAMES: [&str; 13] = [
     "MASTER_PORT",
 ];
 
-/// Of torchrun, Open MPI, PMI and PMIx, MPICH, MVAPICH, Slurm, LSF, Flux and Cray.
+/// Set by torchrun, Open MPI, PMI and PMIx, MPICH, MVAPICH, Slurm, LSF, Flux and Cray.
 const PREFIXES: [&str; 15] = [
     "TORCHELASTIC_",
     "OMPI_",
@@ -39,7 +40,7 @@ const PREFIXES: [&str; 15] = [
     "PALS_",
 ];
 
-/// Whether a variable of this name says that a launcher started the process.
+/// Whether this variable says that a launcher started the process.
 pub fn is_launchers(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

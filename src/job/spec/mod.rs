@@ -1,4 +1,4 @@
-//! What the user asks for: the job file as types, and its checks.
+//! The user's request: the job file as types, and its checks.
 
 pub(crate) mod alarm;
 pub(crate) mod check;

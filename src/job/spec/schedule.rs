@@ -1,7 +1,8 @@
-//! When a job is to be run again, and what a directory of job files has made: nouns and their records.
+//! Schedules, the jobs that a directory of job files made, and their records.
 //!
-//! A schedule stands in the job file (`[schedule]`); `lamp apply` leaves it as a record in the job root, and a daemon makes a
-//! job of it each time that it is due. What must never live here: when it is due (`policy::schedule::calendar`).
+//! A schedule is the `[schedule]` section of a job file. `lamp apply` writes it as a record into
+//! the job root. A daemon makes a job each time it is due (`policy::schedule::calendar` decides
+//! when).
 
 use std::collections::BTreeMap;
 
@@ -12,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::job::{CodeArchive, JobId, ResolvedSpec, Spec};
 use crate::market::UsdPerHour;
 
-/// The user's words for when a job is run, every default filled in.
+/// When the user wants a job run, every default filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleSpec {
     /// Five fields; `None`: once, as soon as the other conditions hold.
     #[serde(default)]
     pub cron: Option<String>,
-    /// An IANA name: what the clock of `cron` and `only_between` shows.
+    /// An IANA name: the time zone of `cron` and `only_between`.
     pub timezone: String,
-    /// From this time of day up to that one, over midnight if the second is the earlier.
+    /// From the first time of day to the second, over midnight if the second is earlier.
     #[serde(default)]
     pub only_between: Option<(Time, Time)>,
     #[serde(default)]
@@ -31,53 +32,54 @@ pub struct ScheduleSpec {
     pub catch_up: CatchUp,
 }
 
-/// What becomes of a run that is due while the last one still runs.
+/// The rule for a run that is due while the last one still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlap {
-    /// It is left out.
+    /// It is skipped.
     #[default]
     Skip,
-    /// It waits; several that wait are one.
+    /// It waits; several waiting runs become one.
     Queue,
 }
 
-/// What becomes of runs that came due while nobody drove.
+/// The rule for runs that came due while no daemon ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CatchUp {
-    /// The latest of them is run, late.
+    /// The latest of them runs, late.
     #[default]
     Latest,
     None,
 }
 
-/// Which file of which directory a job was made from. What carries no such label, or another's, `lamp apply` never touches.
+/// The job file and directory that a job came from. `lamp apply` changes only jobs with its own
+/// label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// The name of the directory, or what `--set` said.
+    /// The name of the directory, or the value of `--set`.
     pub set: String,
     /// Relative to the directory.
     pub file: String,
-    /// Of the file's bytes, lower-case hex.
+    /// SHA-256 of the file's bytes, lower-case hex.
     pub sha256: String,
-    /// Who applied it: another user of the same job root has sets of the same names.
+    /// The user who applied it: users of one job root may have sets of the same name.
     pub owner: String,
-    /// When it was due, of a run of a schedule.
+    /// The due time of a scheduled run.
     #[serde(default)]
     pub due: Option<Timestamp>,
 }
 
-/// `schedules/<set>/<name>.json`: written by `lamp apply`, read by the daemon.
+/// `schedules/<set>/<name>.json`: `lamp apply` writes it, the daemon reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     pub format: u32,
     pub applied: Applied,
-    /// Nothing is due before: when these words were applied first.
+    /// When this schedule was first applied: earlier times are not due.
     pub since: Timestamp,
     pub written_by: String,
     pub schedule: ScheduleSpec,
-    /// What each run gets.
+    /// The spec of each run.
     pub spec: Spec,
     #[serde(default)]
     pub code: Option<CodeArchive>,
@@ -86,13 +88,13 @@ pub struct Schedule {
     /// The only workstation whose daemon runs it, for `cloud = "local"`; `None`: any.
     #[serde(default)]
     pub here: Option<String>,
-    /// Its file is gone, or has no `[schedule]` any more: nothing is due since then.
+    /// When its file, or the file's `[schedule]`, was removed: later times are not due.
     #[serde(default)]
     pub removed: Option<Timestamp>,
 }
 
-/// `schedules/<set>/<name>/runs/<due>.json`, created only if absent: whoever creates it has decided this due time, once for
-/// all daemons, and the spec in it is the job's own.
+/// `schedules/<set>/<name>/runs/<due>.json`, created only if absent: its creator decides this due
+/// time for all daemons. The job's spec is in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleRun {
     pub format: u32,
@@ -102,10 +104,10 @@ pub struct ScheduleRun {
     pub by: String,
     /// Why, in a sentence.
     pub reason: String,
-    /// The job; `None`: this one was left out.
+    /// The job; `None`: this run was skipped.
     #[serde(default)]
     pub job: Option<Box<ResolvedSpec>>,
-    /// The run that was under way when this one was left out.
+    /// The run that was under way when this one was skipped.
     #[serde(default)]
     pub running: Option<JobId>,
 }
@@ -117,21 +119,21 @@ impl ScheduleRun {
     }
 }
 
-/// `jobs/<job>/waiting.json`, `schedules/<set>/<name>/waiting.json`: why nothing is launched just now. Overwritten; of no
-/// meaning once something was.
+/// `jobs/<job>/waiting.json`, `schedules/<set>/<name>/waiting.json`: why the launch waits.
+/// Overwritten; without meaning after a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     pub format: u32,
     pub at: Timestamp,
     pub by: String,
     pub why: String,
-    /// When it ends, if that is known.
+    /// When the wait ends, if known.
     #[serde(default)]
     pub until: Option<Timestamp>,
-    /// Of a schedule: the due time that waits.
+    /// In a schedule: the due time that waits.
     #[serde(default)]
     pub due: Option<Timestamp>,
-    /// Since when it has been seen to wait, whoever wrote the sentence of now; `None`: by a clock that nobody could check.
+    /// Since when any daemon has seen it wait. `None`: that clock could not be checked.
     #[serde(default)]
     pub seen: Option<Timestamp>,
 }

@@ -1,24 +1,23 @@
-//! The simple commands of a shell script, as far as they can be told without running it.
+//! The simple commands of a shell script, found without running it.
 //!
-//! Enough to see a pipe, the program behind it, and work that is put into the background. Quotes, comments and redirections
-//! are understood; what is not (here documents, substitutions in quotes that hold a pipe) is said to be odd. What must never
-//! live here: what to make of it.
+//! Finds pipes, the program after a pipe, and work in the background. Understands quotes, comments
+//! and redirections. Marks the rest as odd: here documents, and quoted substitutions with a pipe.
 
 /// One simple command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
     pub text: &'a str,
-    /// What another one prints comes in.
+    /// Its input is another command's output.
     pub piped: bool,
 }
 
-/// A script, taken apart.
+/// A script, split into commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts<'a> {
     pub parts: Vec<Part<'a>>,
-    /// There is more in it than can be told.
+    /// Part of the script was not understood.
     pub is_odd: bool,
-    /// Its last command is put into the background.
+    /// Its last command runs in the background.
     pub leaves_last: bool,
 }
 
@@ -30,7 +29,7 @@ impl<'a> Part<'a> {
         self.text.split_whitespace()
     }
 
-    /// The file name of its program; empty where there is none.
+    /// The file name of its program; empty if none.
     pub fn program(&self) -> &'a str {
         let is_before = |word: &&str| BEFORE.contains(word) || word.starts_with('-') || word.contains('=');
         let word = self.words().find(|word| !is_before(word)).unwrap_or_default();
@@ -38,13 +37,13 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A shell has these itself, so that no program of this name need be there.
+/// Words that a shell runs itself: no program of this name is needed.
 const BUILTINS: [&str; 27] = [
     ".", ":", "[", "[[", "case", "cd", "do", "echo", "eval", "export", "for", "if", "printf", "read", "set", "source", "test", "trap", "true",
     "ulimit", "until", "while", "exit", "wait", "umask", "unset", "false",
 ];
 
-/// The words of a script that is one simple command, or one with a pipe behind it; none where a shell has to read it.
+/// The words of a script with one simple command, or one with pipes after it; otherwise empty.
 pub fn plain_words(script: &str) -> Vec<&str> {
     let all = parts(script);
     let Some((first, rest)) = all.parts.split_first() else { return Vec::new() };
@@ -61,7 +60,7 @@ pub fn plain_words(script: &str) -> Vec<&str> {
     }
 }
 
-/// Takes a script apart.
+/// Splits a script into commands.
 pub fn parts(script: &str) -> Parts<'_> {
     let bytes = script.as_bytes();
     let mut all = Parts { is_odd: script.contains("<<"), ..Parts::default() };
@@ -83,18 +82,18 @@ pub fn parts(script: &str) -> Parts<'_> {
             (None, b'\'' | b'"') => quote = Some(byte),
             (None, b'#') if before.is_ascii_whitespace() || before == b';' => {
                 all.push(script, from, at, piped);
-                // The newline that ends it is seen by itself.
+                // The main loop handles the newline at its end.
                 at = script[at..].find('\n').map_or(bytes.len(), |length| at + length);
                 from = at;
                 continue;
             }
-            // A redirection, and no end of a command: `2>&1`, `&>file`, `>|file`.
+            // A redirection, not the end of a command: `2>&1`, `&>file`, `>|file`.
             (None, b'&' | b'|') if matches!(before, b'>' | b'<') => {}
             (None, b'&') if next == b'>' => {}
             (None, b'&' | b'|' | b';' | b'\n' | b'(' | b')' | b'`') => {
                 let is_empty = !all.push(script, from, at, piped);
                 let is_twice = byte == next && matches!(byte, b'&' | b'|');
-                // A line may end behind the pipe.
+                // A line may end after the pipe.
                 piped = (byte == b'|' && !is_twice) || (piped && is_empty && matches!(byte, b'\n' | b'&' | b'('));
                 all.leaves_last = byte == b'&' && !is_twice && before != b'|' || (all.leaves_last && is_empty && matches!(byte, b'\n' | b')'));
                 at += usize::from(is_twice);
@@ -119,7 +118,7 @@ impl<'a> Parts<'a> {
         !text.is_empty()
     }
 
-    /// Whether it ends while its last command goes on.
+    /// Whether the script ends while its last command still runs.
     pub fn leaves_work_behind(&self) -> bool {
         self.leaves_last && !self.is_odd && !self.parts.iter().any(|part| part.program() == "wait")
     }

@@ -1,10 +1,9 @@
-//! Where a secret of a job is read: its name and its place stand in records, its value never does.
+//! Where a job's secret is read. Records hold its name and its place, never its value.
 //!
 //! ```text
 //!   env, env:NAME, file:PATH ──> on this workstation, when the job is submitted (cloud = "local")
 //!   ssm:, secretsmanager:    ──> on the machine, by its own role, before each start (cloud = "aws")
 //! ```
-//! What must never live here: a value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,17 +17,18 @@ use crate::market::Cloud;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum SecretSource {
-    /// A variable of the environment of `lamp`; `None`: the one of the same name.
+    /// An environment variable of `lamp`; `None`: the variable of the same name.
     Env(Option<String>),
-    /// A file of the user, without the line ends at its end.
+    /// A user's file, without the newlines at its end.
     File(String),
     /// A parameter of Systems Manager.
     Ssm(String),
-    /// A secret of Secrets Manager; `key`: the field of one that is a JSON object.
+    /// A secret of Secrets Manager; `key`: the field of a JSON secret.
     SecretsManager { name: String, key: Option<String> },
 }
 
-/// A token has some hundred bytes, a service account some thousand. A larger file is no secret, and would not fit a variable.
+/// A token has some hundred bytes, a service account some thousand. A larger file does not fit a
+/// variable.
 pub const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
 /// The forms of a place, for people.
@@ -40,13 +40,14 @@ impl SecretSource {
         matches!(self, SecretSource::Ssm(_) | SecretSource::SecretsManager { .. })
     }
 
-    /// The resource that a role must be allowed to read, for every region and account: the name is all that is known.
+    /// The resource that a role must be allowed to read, for every region and account: only the
+    /// name is known.
     pub fn arn(&self, partition: &str) -> Option<(&'static str, String)> {
         match self {
             SecretSource::Ssm(name) if name.starts_with("arn:") => Some(("ssm:GetParameter", name.clone())),
             SecretSource::Ssm(name) => Some(("ssm:GetParameter", format!("arn:{partition}:ssm:*:*:parameter/{}", name.trim_start_matches('/')))),
             SecretSource::SecretsManager { name, .. } if name.starts_with("arn:") => Some(("secretsmanager:GetSecretValue", name.clone())),
-            // Secrets Manager puts six letters of its own behind each name.
+            // Secrets Manager adds a hyphen and six letters to each name.
             SecretSource::SecretsManager { name, .. } => {
                 Some(("secretsmanager:GetSecretValue", format!("arn:{partition}:secretsmanager:*:*:secret:{name}-??????")))
             }
@@ -54,7 +55,7 @@ impl SecretSource {
         }
     }
 
-    /// The same without the field: the role reads a secret whole.
+    /// Without the field: a role reads the whole secret.
     #[must_use]
     pub fn whole(&self) -> SecretSource {
         match self {
@@ -80,7 +81,7 @@ impl fmt::Display for SecretSource {
 impl FromStr for SecretSource {
     type Err = String;
 
-    /// The text is not repeated in the error: somebody may have written the secret itself.
+    /// The error does not repeat the text: the user may have written the secret itself.
     fn from_str(text: &str) -> Result<Self, String> {
         let is_name = |name: &str| {
             !name.is_empty() && name.len() <= 2048 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_+=.@-:".contains(&byte))
@@ -118,14 +119,14 @@ impl TryFrom<String> for SecretSource {
     }
 }
 
-/// Whether a shell could name a variable so.
+/// Whether this can be the name of a shell variable.
 fn is_variable(name: &str) -> bool {
     !name.starts_with(|letter: char| letter.is_ascii_digit())
         && !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Findings that the names and the places of the secrets alone show.
+/// Findings about the names and places of the secrets.
 pub(crate) fn check_secrets(spec: &Spec, found: &mut Vec<Finding>) {
     for (name, source) in &spec.secrets {
         let path = format!("secrets.{name}");

@@ -1,30 +1,32 @@
-//! A command or a `setup` that is written as text, and what a shell makes of it.
+//! A command or a `setup` that is written as text, and the shell that runs it.
 //!
 //! ```text
-//!   no pipe ────────────────────────────> /bin/sh, as ever
+//!   no pipe ────────────────────────────> /bin/sh
 //!   pipes into readers of everything ───> bash with `pipefail`: a part that fails fails the command
-//!   a pipe in the last line ────────────> bash; how the parts of that line ended is looked at
+//!   a pipe in the last line ────────────> bash; the status of each part of that line is checked
 //! ```
-//! Why not `pipefail` for all: under it `yes | head -1` ends with 141, and `if cat x | grep -q y` as the two processes happen
-//! to meet (docs/decisions/0034). Where there is no bash, the machine's own sh runs the text as it is. What must never live
-//! here: whether there is bash (the machine finds out when it starts the text).
+//! `pipefail` does not suit every script: under it `yes | head -1` ends with 141, and `if cat x |
+//! grep -q y` depends on timing (docs/decisions/0034). Without bash, the machine's own sh runs the
+//! text as it is. The machine looks for bash when it starts the text.
 
 use super::script::{Part, parts};
 
-/// Programs that read what comes in to its end, so that none before them in a pipe dies of SIGPIPE. One that is missing is
-/// looked at in the last line only; one that is here and ends early makes a good command fail.
+/// Programs that read all their input, so the programs before them never get SIGPIPE. If one is
+/// missing here, only the last line is checked. If one here stops reading early, a good command
+/// fails.
 const READERS: [&str; 17] =
     ["tee", "ts", "cat", "tail", "sort", "wc", "logger", "gzip", "zstd", "xz", "tar", "bash", "sh", "pv", "tr", "cut", "column"];
 
-/// The word that begins what a text ends with where its last line is no plain command.
+/// The last word of a text whose last line ends a compound command.
 const COMPOUND_ENDS: [&str; 5] = ["fi", "done", "esac", "}", ")"];
 
-/// What follows a text whose last line has a pipe: its own status where that says failure, else that of the first part which
-/// did not end well. 141 is a part whose reader had enough.
+/// Added to a text whose last line has a pipe. It returns the text's own failure, otherwise the
+/// first failed part of the pipe. 141 is a part whose reader stopped reading, and counts as
+/// success.
 const LOOKS_BACK: &str = "\nlamp_ends=(\"$?\" \"${PIPESTATUS[@]}\"); [ \"${lamp_ends[0]}\" = 0 ] || exit \"${lamp_ends[0]}\"; \
     for lamp_end in \"${lamp_ends[@]}\"; do [ \"$lamp_end\" = 0 ] || [ \"$lamp_end\" = 141 ] || exit \"$lamp_end\"; done; exit 0";
 
-/// What runs a command that is written as text.
+/// The arguments that run a command written as text.
 pub fn command_argv(script: &str) -> Vec<String> {
     match guard(script) {
         Guard::None => vec!["/bin/sh".into(), "-c".into(), script.to_owned()],
@@ -32,16 +34,16 @@ pub fn command_argv(script: &str) -> Vec<String> {
     }
 }
 
-/// What runs `setup`: in bash where there is bash, and a line that fails fails it.
+/// The arguments that run `setup`: in bash if there is bash; a line that fails fails it.
 pub fn setup_argv(script: &str) -> Vec<String> {
     with_bash(script, guard(script), "e")
 }
 
-/// As it was run, for people who look at what happened.
+/// The command as it was run, for people.
 pub fn shown(argv: &[String]) -> String {
     match argv {
         [_, _, chooser, name, _, script] if name == CHOOSER_NAME => {
-            // As records have named a setup ever since.
+            // The form that records have always used for a setup.
             let setup = chooser.contains("-ec \"$1\"").then_some("/bin/sh -ec");
             let pipefail = if chooser.contains("-o pipefail") { "bash -o pipefail -c" } else { "bash -c" };
             format!("{} {script}", setup.unwrap_or(pipefail))
@@ -50,7 +52,7 @@ pub fn shown(argv: &[String]) -> String {
     }
 }
 
-/// One word for a shell; what is plain stays as it was typed.
+/// One word for a shell; plain text stays as typed.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:~+,=@%".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
@@ -65,7 +67,7 @@ enum Guard {
 
 fn guard(script: &str) -> Guard {
     let all = parts(script);
-    // The user sets it in the script: it needs bash, since the sh of Debian and Ubuntu does not know it.
+    // The user sets it in the script: that needs bash, since the sh of Debian and Ubuntu lacks it.
     if script.contains("pipefail") {
         return if all.parts.iter().any(|part| part.piped) || all.is_odd { Guard::Pipefail } else { Guard::None };
     }
@@ -80,8 +82,8 @@ fn guard(script: &str) -> Guard {
 
 const CHOOSER_NAME: &str = "lamp-shell";
 
-/// sh looks for bash and becomes it. `echo` reads escapes there as this machine's own sh does: that is the difference
-/// between the two that people meet.
+/// sh finds bash and executes it. `echo` then treats escapes as this machine's sh does: users
+/// notice only this difference.
 fn with_bash(script: &str, guard: Guard, errexit: &str) -> Vec<String> {
     let pipefail = if guard == Guard::Pipefail { "-o pipefail " } else { "" };
     let chooser = format!(
@@ -156,7 +158,7 @@ mod tests {
         for script in ["python train.py", "a || b", "a && b; c", "echo 'x | y'", "echo \\| # a | b", "a >| file"] {
             assert_eq!(command_argv(script), ["/bin/sh", "-c", script]);
         }
-        // `echo` is that of this machine's sh in both.
+        // `echo` acts as in this machine's sh in both.
         let (plain, piped) = (status(&command_argv("echo 'a\\tb'")).1, status(&command_argv("echo 'a\\tb' | cat")).1);
         assert_eq!(plain, piped);
     }

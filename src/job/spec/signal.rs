@@ -1,4 +1,4 @@
-//! Signals by the names that people know, and what it usually means when a program died of one.
+//! Signals by the names that people know, and the usual cause when one ends a program.
 
 /// Linux's numbers, the same on x86-64 and ARM.
 const SIGNALS: [(i32, &str, &str); 19] = [
@@ -27,7 +27,7 @@ pub fn signal_name(number: i32) -> Option<&'static str> {
     SIGNALS.iter().find(|(known, ..)| *known == number).map(|(_, name, _)| *name)
 }
 
-/// `SIGSEGV (a crash in native code)`; a number that is not known stays one.
+/// `SIGSEGV (a crash in native code)`; an unknown number stays a number.
 pub fn signal_text(number: i32) -> String {
     match SIGNALS.iter().find(|(known, ..)| *known == number) {
         Some((_, name, meaning)) => format!("{name} ({meaning})"),

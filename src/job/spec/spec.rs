@@ -1,7 +1,8 @@
-//! The user's words for a job, complete and immutable: every default is already filled in.
+//! The user's description of a job, immutable, with every default filled in.
 //!
-//! `config` reads the file and the flags and builds this; the controller writes it once as `spec.json`; the agent
-//! obeys it. Lengths of time are [`Span`]s, so that records read like the file (`"15m"`). `None` means `off`.
+//! `config` builds it from the file and the flags. The controller writes it once as `spec.json`;
+//! the agent obeys it. Lengths of time are [`Span`]s, so records read like the file (`"15m"`).
+//! `None` means `off`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::{AlarmRule, Applied, Continues, Inherited, JobId, LimitsSpec, SecretSource, Trial};
 use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour};
 
-/// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
+/// `spec.json`: the spec as submitted, with facts found on the workstation at that moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedSpec {
     pub format: u32,
@@ -20,51 +21,53 @@ pub struct ResolvedSpec {
     /// The version of the program that wrote it.
     pub written_by: String,
     pub spec: Spec,
-    /// Whether `code/<sha256>.tar.zst` exists, and what it holds.
+    /// The archive `code/<sha256>.tar.zst`; `None`: the job has no code.
     #[serde(default)]
     pub code: Option<CodeArchive>,
-    /// Where each setting that can cost money came from, by its dotted path: `flag`, `file`, `default`, `environment`.
+    /// The source of each setting that can cost money, by its dotted path: `flag`, `file`,
+    /// `default`, `environment`.
     #[serde(default)]
     pub origins: BTreeMap<String, String>,
-    /// The file that `lamp apply` made it from; `None`: somebody ran it.
+    /// The file that `lamp apply` made it from; `None`: a user ran it.
     #[serde(default)]
     pub applied: Option<Applied>,
-    /// Who submitted it, where `applied` does not say so ([`ResolvedSpec::owner`]).
+    /// The submitter, if `applied` does not name one ([`ResolvedSpec::owner`]).
     #[serde(default)]
     pub owner: Option<String>,
-    /// The job that it goes on from; `None`: it begins by itself.
+    /// The job that it continues; `None`: it does not continue one.
     #[serde(default)]
     pub continues: Option<Continues>,
-    /// It only proves that its machine ends: no agent is fetched there; `None`: a job like any other.
+    /// The trial of a switch, without an agent; `None`: an ordinary job.
     #[serde(default)]
     pub trial: Option<Trial>,
 }
 
-/// How the name of a rehearsal's job ends, to tell it from the job itself.
+/// The suffix of a rehearsal's job name.
 pub const REHEARSAL: &str = "-rehearsal";
 
-/// How `written_by` begins in the spec of a run of the agent alone.
+/// The beginning of `written_by` in the spec of an agent that runs alone.
 pub const ALONE_WRITER: &str = "lamp-agent ";
 
 impl ResolvedSpec {
-    /// Whether its agent runs without a controller: there is no plan, and nobody launches anything for it.
+    /// Whether its agent runs without a controller: it has no plan, and its machine is already
+    /// there.
     pub fn is_alone(&self) -> bool {
         self.written_by.starts_with(ALONE_WRITER)
     }
 
-    /// Whose job it is as long as no plan says so: with whose money its first machine is bought. `None`: of an older version, and
-    /// whoever plans it first has it.
+    /// The owner until a plan names one: the first machine is bought with the owner's money.
+    /// `None`: an older version wrote it, and the first planner owns it.
     pub fn owner(&self) -> Option<&str> {
         self.applied.as_ref().map(|applied| &applied.owner).or(self.owner.as_ref()).map(String::as_str)
     }
 
-    /// What it goes on from as long as it has no checkpoint of its own.
+    /// The checkpoint of the earlier job, until the job has its own.
     pub fn inherited(&self) -> Option<&Inherited> {
         self.continues.as_ref()?.checkpoint.as_ref()
     }
 }
 
-/// What was packed from the workdir.
+/// The packed workdir.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeArchive {
     pub files: u64,
@@ -73,21 +76,22 @@ pub struct CodeArchive {
     pub packed_bytes: u64,
     /// SHA-256 of the archive, lower-case hex.
     pub sha256: String,
-    /// SHA-256 of the names and contents of its files, without dates and folders; `None`: of an older version.
+    /// SHA-256 of its files' names and contents, without dates and folders; `None`: an older
+    /// version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// Where it was packed; `None`: of an older version.
+    /// Where it was packed; `None`: an older version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<CodeSource>,
 }
 
-/// The folder that was packed. `lamp start` looks there whether it has changed since.
+/// The folder that was packed. `lamp start` checks it for changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeSource {
-    /// The name of the workstation among those that share a job root: the same path elsewhere is another folder.
+    /// The name of the workstation: the same path on another workstation is another folder.
     pub workstation: String,
     pub folder: String,
-    /// The job file; `None`: the command line was all.
+    /// The job file; `None`: only the command line.
     #[serde(default)]
     pub file: Option<String>,
     pub packed: Timestamp,
@@ -102,7 +106,7 @@ pub struct Spec {
     pub setup: Option<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Variables of the command whose values stand in no record, and where each is read.
+    /// Secret variables of the command, and where each is read. Records never hold their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, SecretSource>,
     /// Paths or globs below the workdir that are kept at the end of every attempt.
@@ -126,13 +130,13 @@ pub struct Spec {
 
 #[cfg(test)]
 impl Spec {
-    /// A command, and nothing else that a job file says.
+    /// A spec with a command and defaults.
     pub(crate) fn bare() -> Spec {
         serde_json::from_str(r#"{"name": "x", "command": {"args": ["true"]}}"#).expect("the rest has defaults")
     }
 }
 
-/// What is run: a list is executed as it is, a string by a shell (the module `shell` says which).
+/// A list is executed as it is; a shell runs a string (module `shell` says which shell).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
@@ -145,7 +149,7 @@ pub enum Command {
 pub struct MachineSpec {
     pub cloud: Cloud,
     pub gpus: GpuRequirement,
-    /// The driver must run programs of this CUDA.
+    /// The driver must run programs of this CUDA version.
     pub cuda: Option<Cuda>,
     pub instance_types: Vec<String>,
     pub regions: Vec<String>,
@@ -154,12 +158,13 @@ pub struct MachineSpec {
     pub disk_gib: u32,
     pub market: MarketChoice,
     pub max_price: PriceRule,
-    /// How many times as much as the cheapest a machine may cost that is bought in its place.
+    /// How much a fallback machine may cost, as a multiple of the cheapest.
     pub fallback_cost: FallbackCost,
-    /// How fast the work is on one kind of machine beside another.
+    /// The relative speed of the work on kinds of machines.
     #[serde(skip_serializing_if = "Speeds::is_empty")]
     pub speed: Speeds,
-    /// What an hour of this machine costs, for `cloud = "local"`: electricity, a share of the purchase, a rehearsal's price.
+    /// The hourly cost of this machine, for `cloud = "local"`: electricity, a share of the
+    /// purchase, a rehearsal's price.
     pub usd_per_hour: UsdPerHour,
 }
 
@@ -169,7 +174,7 @@ pub enum MarketChoice {
     #[default]
     OnDemand,
     Spot,
-    /// Whichever finishes in time for less.
+    /// The market that finishes in time for less.
     Auto,
 }
 
@@ -178,19 +183,21 @@ pub enum MarketChoice {
 pub struct WatchSpec {
     pub idle: IdleSpec,
     pub stall: StallSpec,
-    /// Which GPUs count; `Workload` means those that the workload's processes use, and all while that is unknown.
+    /// Which GPUs count; `Workload`: those that the workload uses, and all until that is known.
     pub gpus: GpuSelection,
-    /// A regular expression on a log line; its first capture group is the step. Lines that match are progress.
+    /// A regular expression for log lines. A match is progress; its first group is the step.
     pub log_pattern: Option<String>,
-    /// A file below the workdir, or a line of the log, that says: the work is done even if the process is not.
+    /// A file below the workdir, or a line of the log: it means the work is done even if the
+    /// process runs.
     pub done_marker: Option<String>,
-    /// It prints to a pseudo-terminal; else to a pipe, at which most programs hold their lines back.
+    /// Whether it prints to a pseudo-terminal. Most programs buffer lines that they print to a
+    /// pipe.
     pub terminal: bool,
     /// From SIGTERM to SIGKILL when the workload is told to end.
     pub term_grace: Span,
-    /// Whether a launched machine publishes its measurements where people and alarms see them.
+    /// Whether a launched machine publishes its measurements for people and alarms.
     pub metrics: bool,
-    /// What the cloud itself watches of the machine.
+    /// The cloud's alarm on the machine.
     pub alarm: AlarmRule,
 }
 
@@ -203,31 +210,34 @@ pub enum GpuSelection {
     Indices(Vec<u32>),
 }
 
-/// When is it idle: every known signal quiet for the whole window, and longer where less is known (`policy::watch::idle`).
+/// Idle: every known signal is quiet for the whole window, or longer if less is known
+/// (`policy::watch::idle`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleSpec {
-    /// The least quiet time: enough for a job that is seen whole and has shown its rhythm. `None`: never judged idle.
+    /// The shortest quiet time, for a job that is fully visible and has shown its rhythm. `None`:
+    /// never judged idle.
     pub window: Option<Span>,
-    /// At or below these a signal is quiet. GPU utilisation and memory traffic in percent of one GPU.
+    /// At or below these a signal is quiet. GPU utilisation and memory traffic in percent of one
+    /// GPU.
     pub gpu_percent: f64,
     /// CPU of the workload's tree in percent of **one** core.
     pub cpu_percent: f64,
     /// Disk and network of the tree, bytes per second, read and written together.
     pub io_bytes_per_sec: f64,
-    /// No verdict before the workload has run this long, unless it used a GPU or made progress earlier.
+    /// No verdict in this time after the start, except after GPU use or progress.
     pub grace: Span,
 }
 
-/// When is it stalled: alive, but no step, log line or checkpoint.
+/// Stalled: it runs, but reports no step, log line or checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StallSpec {
-    /// The least time without progress; the rule takes the longer of this and `steps` times the median step.
-    /// `None`: never judged stalled.
+    /// The least time without progress: the rule takes the longer of it and `steps` times the
+    /// median step. `None`: never judged stalled.
     pub window: Option<Span>,
     pub steps: f64,
-    /// Restarts of the workload before the ladder's last step.
+    /// Restarts of the workload before the last reaction.
     pub restarts_max: u32,
 }
 
@@ -235,17 +245,17 @@ pub struct StallSpec {
 pub struct CheckpointSpec {
     /// A folder below the workdir; the workload also finds it in `LAMP_CHECKPOINT_DIR`.
     pub path: String,
-    /// At most one upload in this time, when the folder has changed.
+    /// At most one upload in this time, if the folder has changed.
     pub interval: Span,
-    /// The signal that asks the workload to save: `SIGUSR1` (saves and goes on) or `SIGTERM` (saves and exits).
-    /// `None`: it is never asked, what it saves by itself counts.
+    /// The signal that asks the workload to save: `SIGUSR1` (saves and continues) or `SIGTERM`
+    /// (saves and exits). `None`: it is never asked and saves by itself.
     #[serde(default)]
     pub signal: Option<String>,
     /// How long a save may take.
     pub grace: Span,
 }
 
-/// What to do when the attempt ends in one of four ways, and with somebody at work on the machine.
+/// Reactions to the four ends of an attempt, and to a user who works on the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OnSpec {
@@ -253,12 +263,13 @@ pub struct OnSpec {
     pub failure: Reaction,
     pub idle: Reaction,
     pub stall: Reaction,
-    /// Somebody types there when it would be given back: `Keep`, or `Terminate`.
+    /// When a user types on a machine that would be terminated: `Keep` or `Terminate`.
     pub in_use: Reaction,
 }
 
 impl OnSpec {
-    /// Whether one of them keeps the disk, where the market allows that: then a power-off from within stops the machine.
+    /// Whether a reaction keeps the disk, where the market allows that: then a power-off from
+    /// within stops the machine.
     pub fn may_stop(&self) -> bool {
         [self.success, self.failure, self.idle, self.stall].contains(&Reaction::Stop)
     }
@@ -267,13 +278,14 @@ impl OnSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reaction {
-    /// The machine is given back, disk and all.
+    /// The machine is terminated and its disk deleted.
     Terminate,
     /// The machine is stopped; its disk stays and is billed.
     Stop,
     /// The machine is kept this long for a look, billing, then terminated.
     Keep(Span),
-    /// Somebody is told. For idle and stall the work goes on; after the end the machine is terminated all the same.
+    /// The user is notified. An idle or stalled job continues; after its end the machine is
+    /// terminated.
     Notify,
 }
 
@@ -288,14 +300,14 @@ pub struct RetriesSpec {
     pub delay: Span,
 }
 
-/// New attempts after the machine was taken away or lost.
+/// New attempts after the machine was interrupted or lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InterruptionsSpec {
     pub max: u32,
 }
 
-/// How somebody is told. The command gets the event as JSON on its standard input.
+/// How the user is notified. The command gets the event as JSON on its standard input.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NotifySpec {
@@ -311,8 +323,8 @@ impl Command {
         }
     }
 
-    /// Its program and arguments as far as they can be told without a shell; of a text its first simple command, where it is all or only a
-    /// pipe follows.
+    /// Its program and arguments, found without a shell. For a text: its only simple command, or
+    /// the first before pipes.
     pub fn plain_words(&self) -> Vec<&str> {
         match self {
             Command::Args(args) => args.iter().map(String::as_str).collect(),
@@ -320,7 +332,7 @@ impl Command {
         }
     }
 
-    /// As one would type it, for people.
+    /// As a user would type it.
     pub fn display(&self) -> String {
         match self {
             Command::Args(args) => args.join(" "),
@@ -349,9 +361,9 @@ impl Default for MachineSpec {
 }
 
 impl Default for WatchSpec {
-    /// Thirty seconds to end after SIGTERM: dstack gives 10, which cuts a checkpoint of a few GB in half; SageMaker gives
-    /// 120, which is the whole of a spot notice and leaves nothing for the upload. A workload that ignores SIGTERM bills
-    /// half a minute.
+    /// Thirty seconds from SIGTERM to SIGKILL. dstack gives 10, too few to save a checkpoint of a
+    /// few GB. SageMaker gives 120, a whole spot notice, and leaves no time for the upload. A
+    /// workload that ignores SIGTERM bills half a minute.
     fn default() -> Self {
         WatchSpec {
             idle: IdleSpec::default(),
@@ -368,9 +380,10 @@ impl Default for WatchSpec {
 }
 
 impl Default for IdleSpec {
-    /// Five minutes of nothing at all, for a job that has worked a quarter of an hour without such a pause; the rule
-    /// itself asks for up to an hour while it knows less, and for three times the job's own longest pause.
-    /// Of 223 recorded jobs none was stopped by mistake at this setting; docs/policies.md has the figures of others.
+    /// Five quiet minutes, for a job that has worked a quarter of an hour without such a pause. The
+    /// rule asks for up to an hour if it knows less, and for three times the job's longest pause.
+    /// At this setting it stopped none of 223 recorded jobs by mistake; docs/policies.md compares
+    /// other tools.
     fn default() -> Self {
         IdleSpec {
             window: Some(Span::from_secs(5 * 60)),
@@ -383,7 +396,8 @@ impl Default for IdleSpec {
 }
 
 impl Default for StallSpec {
-    /// Twenty minutes is twice torch's own ten-minute collective timeout: the framework gets to report first.
+    /// Twenty minutes, twice torch's collective timeout of ten minutes: the framework can report
+    /// first.
     fn default() -> Self {
         StallSpec { window: Some(Span::from_secs(20 * 60)), steps: 10.0, restarts_max: 2 }
     }
@@ -397,7 +411,8 @@ impl Default for OnSpec {
 }
 
 impl Default for InterruptionsSpec {
-    /// A hundred: a spot job that was interrupted this often does not fit its market; unlimited would hide that.
+    /// A hundred. A spot job with more interruptions does not fit its market; unlimited would hide
+    /// that.
     fn default() -> Self {
         InterruptionsSpec { max: 100 }
     }
