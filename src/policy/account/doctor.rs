@@ -319,7 +319,7 @@ pub fn judge_price_list(region: &str, in_dollars: bool, found: &Found<()>) -> Ch
     }
 }
 
-/// What is known of the disk price in a region. Without a price nothing is bought there.
+/// Sources of the disk price in a region. Without a price nothing is bought there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskPrice {
     pub region: String,

@@ -319,7 +319,7 @@ pub struct ReadyFound {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lack {
     pub what: String,
-    /// What to type, unless it is `lamp init aws`.
+    /// The command to type, unless it is `lamp init aws`.
     pub cure: Option<String>,
     /// Without it there is not even a plan.
     pub blocks_plan: bool,

@@ -6,7 +6,7 @@
 //! ```
 //! The switch under trial must act first. In a trial of the deadline unit, the machine becomes an
 //! orphan only after the unit's time. In a trial of a sweep, the unit is set later than the proven
-//! times. This module makes no calls and knows no prices.
+//! times. This module makes no calls.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ pub fn armed(trial: &Trial, patience: Span) -> Span {
     }
 }
 
-/// The job of a trial: the smallest machine, no agent, no second attempt, and a deadline for the
+/// The job of a trial: the smallest machine without an agent, a single attempt, and a deadline for the
 /// launch. `within` is the switch's time, or a test's.
 pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types: &[String]) -> Spec {
     let patience = trial.lease.duration() + within.duration();
@@ -126,9 +126,9 @@ pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types
     }
 }
 
-/// What the end of a trial proves. `ending`: our own record of ending the machine.
+/// Judges the end of a trial. `ending`: our own record of ending the machine.
 ///
-/// `None`: no machine was launched, so nothing was tried.
+/// `None`: no machine was launched.
 pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option<&Ending>) -> Option<Tried> {
     let (plan, settled) = (&record.plan, &record.settled);
     let (instance, from, to) = (settled.instance.clone()?, settled.billed_from?, settled.billed_to?);
@@ -190,7 +190,7 @@ fn of_whom(ending: &Ending) -> &'static str {
     }
 }
 
-/// What a proof does not cover for this owner; `None`: every switch was tried, with the owner's own
+/// The gaps of a proof for this owner; `None`: every switch was tried, with the owner's own
 /// sweeper. A daemon sweeps only while its workstation runs. Another owner's sweeper protects only
 /// their machines.
 pub fn not_tried(proof: &Proof, owner: &str) -> Option<String> {
@@ -217,7 +217,7 @@ fn whole_seconds(time: Duration) -> Span {
     Span::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
-/// What the newest proof for an account and region means today.
+/// The state of the newest proof for an account and region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Standing<'a> {
     None,

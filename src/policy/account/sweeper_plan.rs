@@ -123,8 +123,8 @@ pub fn plan_sweeper_removal(names: &SetupNames, found: &SweeperFound, used: &InU
     lines.into_iter().flatten().chain(records).collect()
 }
 
-/// A user without permission for Lambda has probably never had a sweeper, so this does not block a
-/// removal.
+/// A user without permission for Lambda has probably not set up a sweeper, so the
+/// removal continues.
 fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, step: SweeperStep) -> Option<SetupLine> {
     match found {
         Found::Nothing => None,
@@ -137,7 +137,7 @@ fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, step: 
 /// Three missed visits are more than an accident.
 const LATE: Duration = Duration::from_secs(16 * 60);
 
-/// What `lamp doctor` finds of a sweeper.
+/// Findings of `lamp doctor` about a sweeper.
 #[derive(Clone, Debug)]
 pub struct SweeperSeen {
     pub name: String,

@@ -119,7 +119,8 @@ const SEARCHES_MAX: usize = 3;
 const LOOKED_AHEAD: usize = 366;
 
 impl Calendar {
-    /// # Errors When a part of the schedule is invalid.
+    /// # Errors
+    /// When a part of the schedule is invalid.
     pub fn of(spec: &ScheduleSpec) -> Result<Calendar, CalendarError> {
         let zone = TimeZone::get(&spec.timezone).map_err(|_| CalendarError::Zone { text: spec.timezone.clone() })?;
         let cron = spec.cron.as_deref().map(parse).transpose()?;
@@ -205,7 +206,8 @@ fn parse(text: &str) -> Result<Cron, CalendarError> {
 
 /// Checks the whole schedule: an impossible date such as 30 February is valid cron.
 ///
-/// # Errors When the schedule is invalid or never due.
+/// # Errors
+/// When the schedule is invalid or never due.
 pub fn check(spec: &ScheduleSpec, now: Timestamp) -> Result<Calendar, CalendarError> {
     let calendar = Calendar::of(spec)?;
     match &spec.cron {
