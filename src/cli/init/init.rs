@@ -40,7 +40,6 @@ pub enum What {
     Aws(crate::cli::account::init_aws::Args),
 }
 
-/// The findings in the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Found {
     pub script: Option<String>,
@@ -54,13 +53,10 @@ pub(crate) struct Found {
     pub venv: Option<String>,
     pub checkpoints: Option<String>,
     pub signal: Option<&'static str>,
-    /// From the script's text.
     pub saves: Saves,
-    /// Options that the script requires.
     pub asks: Vec<String>,
 }
 
-/// The program that starts the script's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Launcher {

@@ -35,7 +35,6 @@ impl<'a> Call<'a> {
         self.named.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// By its name, or by its place.
     pub fn argument(&self, name: &str, place: usize) -> Option<&'a str> {
         self.named(name).or_else(|| self.positional.get(place).copied())
     }
@@ -128,12 +127,10 @@ impl Script {
         }
     }
 
-    /// The path or text that an expression stands for.
     pub fn resolve(&self, expression: &str) -> Option<String> {
         self.resolve_in(expression, DEPTH_MAX)
     }
 
-    /// The command-line option behind an expression, if it has no default.
     pub fn required_option(&self, expression: &str) -> Option<&str> {
         let name = expression.trim().rsplit('.').next()?;
         self.required.get(name).map(String::as_str)
@@ -217,7 +214,6 @@ impl Script {
         Some(pattern(r"%0?\d*[dsif]").replace_all(&known, UNKNOWN).into_owned())
     }
 
-    /// The printed texts, as written in the script.
     pub fn printed(&self) -> Vec<String> {
         let calls = ["print", "info", "log"].iter().flat_map(|name| self.calls(name));
         calls.map(|call| call.positional.join(", ")).filter(|text| !text.is_empty()).collect()
@@ -276,8 +272,8 @@ fn masked(source: &str) -> (String, String) {
         mask.extend(&bytes[end..after]);
         at = after;
     }
-    // Outside of quotes, non-ASCII bytes belong to names. The mask keeps their length, so that both
-    // can be cut at the same places.
+    // Non-ASCII bytes outside of quotes keep their length, so that both can be cut at the same
+    // places.
     let mask: String = mask.into_iter().map(|byte| if byte.is_ascii() { char::from(byte) } else { '_' }).collect();
     (String::from_utf8_lossy(&text).into_owned(), mask)
 }

@@ -1,7 +1,7 @@
 //! Where a script saves, what it leaves at its end, and how it shows progress, from its text.
 //!
 //! ```text
-//!   a framework's own argument (output_dir, dirpath) ── else saved *and* loaded ── else a usual name
+//!   a framework's own argument (output_dir) ── else saved *and* loaded ── else a usual name
 //! ```
 //!
 //! Pure. An uncertain guess has a `doubt`, which the job file has as a comment.
@@ -13,7 +13,6 @@ use super::python_source::{Script, UNKNOWN};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Saves {
-    /// The framework that trains, in its own spelling.
     pub framework: Option<&'static str>,
     /// The checkpoint folder, and the evidence for it.
     pub folder: Option<String>,
@@ -204,7 +203,6 @@ impl Saves {
 
     fn by_path(&mut self, path: &str, because: &str) {
         match folder_of(path) {
-            // A file of the workdir itself.
             None if !path.contains(['/', '{']) => {
                 self.at(FOLDER, format!("the script saves `{path}`, and the setup makes it a link into this folder"));
                 self.links.push(path.to_owned());
@@ -248,7 +246,6 @@ fn project_dir(script: &Script) -> Option<String> {
     [("ProjectConfiguration", 0), ("Accelerator", 99)].into_iter().find_map(of)
 }
 
-/// The paths that the script saves to, each once.
 fn saved(script: &Script) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for (name, place, argument) in SAVING {
@@ -278,7 +275,6 @@ fn loaded(script: &Script) -> Vec<String> {
     paths
 }
 
-/// Excludes file modes.
 fn is_path(path: &str) -> bool {
     !["w", "wb", "a", "ab", "r", "rb", "x", "xb"].contains(&path)
 }
@@ -290,8 +286,7 @@ fn below_workdir(path: &str) -> Option<String> {
     (!leaves && !parts.is_empty()).then(|| parts.join("/"))
 }
 
-/// The folder below the workdir that holds the path: the parts before the first unknown one,
-/// without a file name.
+/// The parts of the path before the first unknown one, without a file name.
 fn folder_of(path: &str) -> Option<String> {
     let path = below_workdir(path)?;
     let known: Vec<&str> = path.split('/').take_while(|part| !part.contains([UNKNOWN.as_bytes()[0] as char, '*', '<'])).collect();

@@ -10,7 +10,6 @@ use crate::cli::status::status::local_time;
 
 static MOMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z").expect("a constant pattern, tested"));
 
-/// Replaces each UTC time in the sentence by local time.
 pub fn in_local_time(text: &str) -> Cow<'_, str> {
     MOMENT.replace_all(text, |found: &Captures<'_>| {
         let moment = &found[0];

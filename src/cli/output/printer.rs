@@ -34,9 +34,7 @@ pub struct Printer {
     unwritten: OnceLock<std::io::ErrorKind>,
     /// Something was printed since the last question.
     spoke: AtomicBool,
-    /// The terminal shows a live line.
     is_live: AtomicBool,
-    /// The next output clears the screen.
     is_stale: AtomicBool,
     /// Rows are printed, which have no place for general notes.
     has_rows: AtomicBool,
@@ -45,8 +43,7 @@ pub struct Printer {
     job_root: OnceLock<String>,
 }
 
-/// Warnings of this process, newest last. If a command and a lower layer say the same, it is said
-/// once.
+/// Warnings of this process, newest last. One from a command and a lower layer is printed once.
 #[derive(Debug, Default)]
 struct Warned {
     by_verbs: VecDeque<String>,
@@ -121,7 +118,6 @@ impl Printer {
         let _ = self.job_root.set(shell_word(said));
     }
 
-    /// The text with that job root in its commands.
     pub fn in_root(&self, text: &str) -> String {
         self.job_root.get().map_or_else(|| text.to_owned(), |root| with_root(text, root))
     }
@@ -134,7 +130,6 @@ impl Printer {
         told
     }
 
-    /// Whether anything was printed since the last question.
     pub fn has_spoken(&self) -> bool {
         self.spoke.swap(false, Ordering::Relaxed)
     }
@@ -162,8 +157,6 @@ impl Printer {
         }
     }
 
-    /// The next output clears the screen. Until then the old one stays, even if the next look takes
-    /// a second.
     pub fn clear_before_next(&self) {
         self.is_stale.store(self.columns_out.is_some() && self.format == Format::Text, Ordering::Relaxed);
     }
@@ -172,7 +165,6 @@ impl Printer {
     fn clear_screen(&self) {
         if self.is_stale.swap(false, Ordering::Relaxed) {
             let mut stdout = std::io::stdout().lock();
-            // The output itself notes a closed terminal.
             let _ = stdout.write_all(CLEAR_SCREEN.as_bytes()).and_then(|()| stdout.flush());
         }
     }
@@ -366,7 +358,6 @@ impl Printer {
     }
 }
 
-/// Clears a live line.
 pub const CLEAR: &str = "\r\u{1b}[2K";
 
 const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[2J";
@@ -401,7 +392,6 @@ fn with_root(text: &str, root: &str) -> String {
     told
 }
 
-/// Quotes one word for a shell, if it needs quotes.
 pub(crate) use crate::job::shell_word;
 
 #[cfg(test)]

@@ -22,13 +22,11 @@ pub fn render(headings: &[&str], rows: &[Vec<String>], right: &[usize]) -> Strin
     lines.join("\n")
 }
 
-/// Blanks between two columns.
 const GAP: u16 = 2;
 
 /// How a table shrinks on a narrow terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Give<'a> {
-    /// Columns whose cells may be cut.
     pub cut: &'a [usize],
     /// Columns that may go, the least important first; empty ones go before them.
     pub go: &'a [usize],

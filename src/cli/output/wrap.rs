@@ -5,7 +5,6 @@
 /// Wraps each line to at most `width` columns; later lines begin with `hang` blanks. A longer word
 /// stays whole: a cut path cannot be pasted.
 pub fn wrap(text: &str, width: usize, hang: usize) -> String {
-    // On a narrow terminal the indent is smaller.
     let hang = " ".repeat(hang.min(width / 3));
     text.split('\n').map(|line| wrap_line(line, width, &hang)).collect::<Vec<_>>().join("\n")
 }

@@ -34,11 +34,8 @@ const ROWS_MAX: usize = 12;
 
 pub struct Shipped {
     planned: Planned,
-    /// The job as it is planned here.
     spec: ResolvedSpec,
-    /// Why this is not AWS's own answer.
     fault: Fault,
-    /// Caveats about these figures.
     notes: Vec<String>,
     /// Why `lamp run` would refuse it whatever AWS says.
     over_a_cap: Option<String>,
@@ -67,8 +64,8 @@ impl Shipped {
         }
     }
 
-    /// Returns the exit code of a silent cloud, because such a plan launches nothing; or of a
-    /// refused job, if `lamp run` would refuse it whatever AWS says.
+    /// Returns the exit code of a silent cloud, or of a refused job if AWS's answer would not
+    /// matter.
     pub fn show(&self, context: &Context, prepared: &Prepared, lacks: &[Lack]) -> ExitCode {
         let survey = &prepared.survey;
         let next = prepared.next_run(context.clock.now());
@@ -120,7 +117,6 @@ impl Shipped {
         })
     }
 
-    /// The cost of a machine, why this one, when it would end, and the caveats.
     fn lines(&self) -> Vec<String> {
         let plan = &self.planned.plan;
         let because = plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
@@ -151,8 +147,8 @@ fn columns(offer: &Offer, ranked: &Ranked) -> Vec<String> {
     vec![offer.instance_type.clone(), offer.region.to_string(), gpus, offer.vcpus.to_string(), price, all_in, finish]
 }
 
-/// Why the catalogue gives no plan. If the job may only buy on demand, a budget below every price
-/// is its own mistake. In all other cases the catalogue may lack something.
+/// Without a plan: a budget below every on-demand price is the job's mistake. In other cases the
+/// catalogue may lack something.
 fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String]) -> Fault {
     let is_over_budget = matches!(none, ActError::NoOffer(none) if none.over_budget.is_some());
     if is_over_budget && spec.spec.machine.market == MarketChoice::OnDemand {
@@ -175,7 +171,6 @@ fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String
     fault.meaning(format!("{nothing}nor can it be planned by the catalogue that ships with `lamp`: {why}"))
 }
 
-/// Says what this is, with its dates.
 fn catalogue() -> String {
     let catalog = Catalog::shipped();
     format!(
@@ -185,8 +180,8 @@ fn catalogue() -> String {
     )
 }
 
-/// The same job on demand, which is all that the catalogue prices. An `auto` job may change
-/// machines without limit, so this one may too.
+/// The catalogue prices nothing else. An `auto` job may change machines without limit, so this one
+/// may too.
 fn on_demand(spec: &ResolvedSpec) -> ResolvedSpec {
     let mut spec = spec.clone();
     if spec.spec.machine.market == MarketChoice::Auto {

@@ -56,8 +56,7 @@ pub struct Measured {
     spec: CheckpointSpec,
 }
 
-/// `None`: no measured save, or a machine that cannot be interrupted. Unreadable saves do not
-/// count.
+/// `None`: no measured save, or a machine that cannot be interrupted.
 ///
 /// Reads the job root three times in turn, whatever the number of saves; five times if the
 /// checkpoints are gone.
@@ -165,7 +164,6 @@ fn secs(secs: f64) -> Span {
     Span::from_duration(std::time::Duration::from_millis((secs.max(0.0) * 1000.0).round() as u64))
 }
 
-/// The nearest-rank percentile.
 fn quantile(mut numbers: Vec<f64>, percent: usize) -> Option<f64> {
     numbers.sort_unstable_by(f64::total_cmp);
     numbers.get((numbers.len() * percent).div_ceil(100).checked_sub(1)?).copied()
@@ -194,7 +192,6 @@ impl Shown {
         })
     }
 
-    /// A save that is longer than the notice rules out a machine that can be interrupted.
     pub fn code(&self) -> ExitCode {
         if matches!(self.verdict.fault, Some(CadenceFault::LongerThanNotice { .. })) { ExitCode::REFUSED } else { ExitCode::SUCCESS }
     }

@@ -34,7 +34,6 @@ impl Permission {
     }
 }
 
-/// The planned machine's result, and the others in order of trial.
 pub struct Permissions {
     pub planned: Permission,
     others: Vec<Permission>,

@@ -15,8 +15,7 @@ use crate::policy::market::capacity_periods::ZoneSpells;
 use crate::policy::market::pool_history::Pool;
 use crate::policy::market::replay::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
 
-/// Enough for a 95th percentile: one in twenty is ten courses. More would change the mean by less
-/// than an hour changes a price.
+/// Enough for a 95th percentile: one in twenty is ten courses.
 pub const RUNS: u32 = 200;
 
 /// For a long job; one in twenty is then one course.
@@ -26,7 +25,6 @@ const RUNS_MIN: u32 = 20;
 /// less.
 const HOURS_PLAYED: f64 = 100_000.0;
 
-/// How many courses to play for this much work.
 pub fn courses(work: Duration) -> u32 {
     let hours = work.as_secs_f64() / 3600.0;
     ((HOURS_PLAYED / hours) as u32).clamp(RUNS_MIN, RUNS)
@@ -52,13 +50,11 @@ pub struct Forecast {
     pub usd: Option<Spread>,
     pub finish: Option<Timestamp>,
     pub finish_p95: Option<Timestamp>,
-    /// The share of courses that needed a machine on demand.
     pub on_demand_share: f64,
     /// The cost without the deadline, and the cost of the deadline. `null` without a deadline, or
     /// when one of the two does not always finish.
     pub usd_without_deadline: Option<f64>,
     pub deadline_usd: Option<f64>,
-    /// The share of courses that missed the deadline.
     pub late_share: f64,
     /// The shares of courses that the longest run time and the budget ended.
     pub over_run_time_share: f64,
@@ -67,7 +63,6 @@ pub struct Forecast {
     pub unfinished_share: f64,
     pub usd_unfinished: Option<f64>,
     pub courses: u32,
-    /// The pool from which the courses were drawn.
     pub zone: String,
     pub instance_type: String,
     /// The other spot pools on offer: the decision counts on them, the courses do not.
@@ -146,7 +141,6 @@ impl Forecast {
 
     fn cost_and_end(&self) -> Option<String> {
         let (usd, finish, finish_p95) = (self.usd?, self.finish?, self.finish_p95?);
-        // Unfinished courses have their own line.
         let finished = (f64::from(self.courses) * (1.0 - self.unfinished_share)).round();
         let whole = if self.usd_unfinished.is_none() {
             "the whole job, all its machines together, is".to_owned()
@@ -216,7 +210,6 @@ fn play(outlook: &Outlook, spec: &Spec) -> Option<Play> {
     Some(play.bounded())
 }
 
-/// The number of spot pools besides the one that is played.
 fn other_pools(planned: &Planned, pool: &Pool) -> usize {
     let offers = std::iter::once(&planned.plan.offer).chain(&planned.fallbacks).filter(|offer| offer.market == Market::Spot);
     let pools: BTreeSet<(&str, &str)> = offers.map(|offer| (offer.zone.as_str(), offer.instance_type.as_str())).collect();

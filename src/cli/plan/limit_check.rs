@@ -24,7 +24,6 @@ pub struct OutOfReach {
     /// 0: the job gives no work, and the start alone takes longer.
     pub work_hours: f64,
     pub start_hours: f64,
-    /// How much later the work would be done.
     pub short_hours: f64,
     /// The work that a machine can do until then.
     pub done_hours: f64,
@@ -39,7 +38,6 @@ pub struct OutOfReach {
     flags: Vec<String>,
     #[serde(skip)]
     on_demand: bool,
-    /// Its hourly price is a bid above the market price.
     #[serde(skip)]
     bids: bool,
     #[serde(skip)]
@@ -61,7 +59,6 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its key in the job file.
     fn name(self) -> &'static str {
         match self {
             Limit::Deadline => "deadline",
@@ -98,8 +95,7 @@ impl OutOfReach {
         OutOfReach::judge(spec, &standing, &machine, now)
     }
 
-    /// The same without a planned machine: for any of this speed, between these hourly prices,
-    /// which can be interrupted or not.
+    /// The same for any machine of this speed, between these hourly prices.
     pub fn by_the_hour(spec: &Spec, standing: &Standing, hours: ([UsdPerHour; 2], bool), speed: f64, now: Timestamp) -> Option<OutOfReach> {
         let ([hour, dearest], is_taken) = hours;
         let limits = &spec.limits;
@@ -109,8 +105,8 @@ impl OutOfReach {
         OutOfReach::judge(spec, standing, &Machine { hour, speed, most_usd, bids: false, is_taken }, now)
     }
 
-    /// The same for a job file alone. Prices are unknown, so the budget is not judged. It uses the
-    /// fastest machine that the file names.
+    /// The same for a job file alone: without prices, so without the budget, on the fastest named
+    /// machine.
     pub fn of_its_words(spec: &Spec, now: Timestamp) -> Option<OutOfReach> {
         let speed = spec.machine.speed.iter().map(|(_, speed)| speed).reduce(f64::max).unwrap_or(1.0);
         OutOfReach::by_the_hour(spec, &standing_alone(spec, speed, now), ([UsdPerHour::ZERO; 2], false), speed, now)
@@ -136,8 +132,8 @@ impl OutOfReach {
         let paid = limits.budget.and_then(|budget| machine.hour.time_for(budget));
         let budget = paid.map(|paid| of_time(Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0));
         let short = |(_, left, _): &(Limit, f64, f64)| work + start - left;
-        // A local job starts at once, and may end well before its run time. But if saving and
-        // outputs take all of a deadline or budget, no time is left for work.
+        // A local job starts at once, and may end well before its run time. But a deadline or
+        // budget that the end uses up leaves no time to work.
         let is_told = |(limit, ..): &(Limit, f64, f64)| limits.work.is_some() || !is_local || *limit != Limit::MaxRuntime;
         let mut all: Vec<_> = [deadline, run_time, budget].into_iter().flatten().filter(|limit| is_told(limit) && short(limit) > 0.0).collect();
         all.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
@@ -168,8 +164,7 @@ impl OutOfReach {
         })
     }
 
-    /// Whether a deadline is too tight, even if another limit ends the job first: it is the only
-    /// limit that a job can only miss.
+    /// Whether a deadline is too tight, even if another limit ends the job first.
     pub fn is_late(&self) -> bool {
         self.misses_deadline
     }
@@ -220,7 +215,6 @@ impl OutOfReach {
     fn cure(&self) -> String {
         let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
         let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
-        // Each interruption costs a start and the unsaved work.
         let unless = if self.is_taken { " where no machine is taken away" } else { "" };
         if self.is_start_alone() {
             return format!("`{}` leaves it time for some work; say how much there is with `--work`", self.flags.join(" "));
@@ -336,7 +330,6 @@ mod tests {
         assert_eq!(judge(&spec), None);
     }
 
-    /// A shorter run time used to hide the deadline.
     #[test]
     fn a_deadline_that_cannot_be_met_is_refused_also_where_another_limit_ends_the_job_before_it() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();

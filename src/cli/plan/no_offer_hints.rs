@@ -23,7 +23,6 @@ pub fn hints(none: &NoOffer) -> Vec<String> {
     [limit, bid, budget, quota, dearer, prices].into_iter().flatten().collect()
 }
 
-/// The lowest bid that buys a machine now.
 fn enough(offer: &Offer) -> String {
     format!(
         "{} costs {} now: `--max-price {}` would take it, and `--max-price auto` bids 15 % above the price",
@@ -34,8 +33,8 @@ fn enough(offer: &Offer) -> String {
     )
 }
 
-/// A budget in whole cents that starts a machine, and one that pays for all its limits allow. Both
-/// include what all attempts have spent.
+/// A budget that starts a machine, and one that pays for all its limits allow. Both include what
+/// was spent.
 fn larger(over: &OverBudget) -> String {
     let OverBudget { offer, spent, least, whole } = over;
     let typed = |amount| format!("--budget {}", (*spent + amount).in_cents().dollars());

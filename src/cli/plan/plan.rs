@@ -68,8 +68,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let cadence = checkpoint_cadence::of(&store, measured.as_ref(), &planned).await;
     let next = prepared.next_run(context.clock.now());
     let over_a_cap = controller.cap_forbids(plan);
-    // The exit code of `lamp run`; but a deadline that cannot be met is refused only here, where no
-    // work is lost.
+    // As `lamp run`; but only this refuses a deadline that cannot be met.
     let late = out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
     let code = if !lacks.is_empty() || clock.is_some() || late || over_a_cap.is_some() {
         ExitCode::REFUSED
@@ -139,7 +138,6 @@ fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
     fault
 }
 
-/// Where the offers come from; `plan::catalog_plan` has the third source.
 fn source(plan: &Plan) -> serde_json::Value {
     let name = if plan.offer.cloud == Cloud::Local { "local" } else { "ec2" };
     serde_json::json!({ "name": name, "as_of": plan.created })

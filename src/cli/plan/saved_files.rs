@@ -49,7 +49,6 @@ pub fn findings(loaded: &Loaded) -> Vec<Finding> {
 fn unkept(spec: &Spec, saves: &Saves) -> Vec<String> {
     // A text without a slash or a dot may be no path, and false alarms make people ignore warnings.
     let is_path = |path: &str| path.contains(['/', '.']);
-    // The checkpoint folder has its own finding.
     let is_of_folder = |path: &str| saves.folder.as_deref().is_some_and(|folder| is_below(path, folder));
     let files = saves.outputs.iter().filter(|path| is_path(path) && !is_of_folder(path) && !is_kept(spec, path)).cloned();
     // Saved, but maybe not a checkpoint: then it is a result.
@@ -68,7 +67,6 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The Python file that the command runs.
 fn script_of(spec: &Spec) -> Option<&str> {
     let Command::Args(args) = &spec.command else { return None };
     args.iter().map(String::as_str).find(|word| word.ends_with(".py") && !word.starts_with(['-', '/']))

@@ -50,7 +50,6 @@ pub(crate) fn costs(planned: &Planned, by: &str) -> Vec<String> {
     std::iter::once(first).chain(whole_job).collect()
 }
 
-/// Whether a spot machine is planned or waited for.
 fn is_to_be_spot(planned: &Planned) -> bool {
     planned.plan.offer.market == Market::Spot || planned.waits.is_some()
 }
@@ -85,7 +84,6 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     Some(match most_job.by {
         MostBy::Budget if is_local => format!("{job} costs at most {usd}: its budget, and five minutes to save and to power off"),
         MostBy::Budget => format!("{job} costs at most {usd}: that is its budget"),
-        // Offers change; a budget does not.
         MostBy::Deadline => {
             let holds = unset("; `limits.budget` would hold whatever comes");
             format!("{job} costs at most {usd} {by}: its deadline ends it{holds}")
@@ -102,13 +100,11 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     })
 }
 
-/// The highest cost of another machine in its place, if it is more.
 fn whichever(plan: &Plan, most: Usd) -> String {
     let any = plan.most_whichever().map(Usd::rounded_up).filter(|any| *any > most.rounded_up());
     any.map(|any| format!("; at most {any} where it is not to be had and a dearer one takes its place")).unwrap_or_default()
 }
 
-/// Everything that `lamp plan` shows.
 pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = String>, exceeded: Option<&bid_text::Shown>) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
     let mut lines: Vec<String> = costs(planned, ON_OFFER).into_iter().chain(expected).chain(why(planned)).collect();
@@ -215,13 +211,11 @@ fn quota_text(quota: &Quota) -> String {
     format!("quota \"{}\" in {}: {left} of {max} vCPUs are free", quota.name, quota.region)
 }
 
-/// The ratio of two prices, for people.
 pub fn times(price: UsdPerHour, of: UsdPerHour) -> String {
     let times = price.per_hour().dollars() / of.per_hour().dollars().max(1e-6);
     format!("{} times", (times * 10.0).round() / 10.0)
 }
 
-/// The first lines, and the number of the others.
 fn cut<T: Display>(lines: impl Iterator<Item = T>) -> Vec<String> {
     let all: Vec<String> = lines.map(|line| line.to_string()).collect();
     let more = all.len().saturating_sub(LINES_MAX);

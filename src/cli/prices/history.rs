@@ -21,7 +21,7 @@ pub fn of(rows: &[Row], supply: &Supply, zone: Option<&str>, from: Timestamp) ->
 }
 
 /// # Errors
-/// Fails when the history is missing: EC2 was silent (`is_asked` is false), or has none for that zone.
+/// Fails when the history is missing: EC2 was silent (`!is_asked`), or has none for that zone.
 pub fn refuse_none(courses: &[PriceHistory], supply: &Supply, zone: Option<&str>, is_asked: bool) -> Result<(), Fault> {
     if !courses.is_empty() {
         return Ok(());
@@ -39,7 +39,6 @@ pub fn refuse_none(courses: &[PriceHistory], supply: &Supply, zone: Option<&str>
     if zones.is_empty() { Err(fault) } else { Err(fault.hint(format!("it does of {}", zones.join(", ")))) }
 }
 
-/// Each point as a JSON object.
 pub fn points(courses: &[PriceHistory]) -> impl Iterator<Item = Value> {
     courses.iter().flat_map(|course| {
         course.points().iter().map(|point| {

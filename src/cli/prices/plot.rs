@@ -9,7 +9,6 @@ use crate::market::{PriceHistory, UsdPerHour};
 const WIDTH: u32 = 120;
 const HEIGHT: u32 = 40;
 
-/// The plot and a line that says what it shows.
 pub fn text(history: &PriceHistory, bid: Option<UsdPerHour>, from: Timestamp, now: Timestamp) -> String {
     let days_ago = |at: Timestamp| -(now.duration_since(at).as_secs_f64() / 86_400.0) as f32;
     let dollars = |price: UsdPerHour| price.per_hour().dollars() as f32;

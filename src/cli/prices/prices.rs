@@ -114,7 +114,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses options that the output format cannot show.
 fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
     let refused = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, what).hint(hint));
     let all = "`-o json` has all of it in one document";
@@ -142,8 +141,8 @@ fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
     }
 }
 
-/// Why there is no row. An unknown name is the likeliest reason and comes first. If EC2 did not
-/// answer (`is_asked` is false), only EC2 would know the type.
+/// An unknown name is the likeliest reason and comes first. Without EC2's answer (`is_asked` is
+/// false) the type may be unknown here.
 fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     let gpus = &machine.gpus;
     let catalog = Catalog::shipped();
@@ -192,9 +191,8 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {because}")).hint(format!("{all}; --region names another region"))
 }
 
-/// Whether one typing error turns one name into the other. A valid name such as m5.large may be
-/// missing only because the catalogue has no machines without GPUs. So two different letters, or
-/// the first one, do not count as an error.
+/// Whether it is one typing error. The catalogue lacks machines without GPUs, so m5.large may be
+/// right: two different letters, or the first one, do not count.
 fn is_a_slip(name: &str, of: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.chars().next() == of.chars().next() && strsim::osa_distance(&name, of) == 1
@@ -277,7 +275,6 @@ fn machine(args: &Args) -> Result<MachineSpec, Fault> {
 /// Reasons under a table; `-o json` has all.
 const REASONS_MAX: usize = 6;
 
-/// The first of a long list, and the number of the others.
 pub fn shortened(list: &[String]) -> Vec<String> {
     let mut some: Vec<String> = list.iter().take(REASONS_MAX).cloned().collect();
     if list.len() > REASONS_MAX {

@@ -42,7 +42,6 @@ impl Source {
         json!({ "name": self.name, "as_of": self.as_of })
     }
 
-    /// Warns that these prices are not EC2's, and why.
     pub fn warn(&self, context: &Context) {
         let Some(because) = &self.because else { return };
         context.printer.warn(format!("this is not from EC2: {because}"));

@@ -25,9 +25,7 @@ pub struct Row {
     pub spot: Option<UsdPerHour>,
     pub ratio: Option<f64>,
     pub bid: Option<UsdPerHour>,
-    /// Why the rule gives no bid for a spot machine.
     pub no_bid: Option<&'static str>,
-    /// The share of the window when the price was above the bid.
     pub share_above: Option<f64>,
     pub crossings: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +37,6 @@ impl Row {
         self.zone == history.zone && self.instance_type == history.instance_type
     }
 
-    /// As one JSON row with its source.
     pub fn with(&self, source: &Source) -> Value {
         let mut row = json!(self);
         row["source"] = source.of_a_row();
@@ -127,7 +124,6 @@ const HEADINGS: [&str; 9] = ["type", "zone", "gpus", "vcpus", "on-demand", "spot
 /// On a narrow terminal, columns go that can be calculated or matter least.
 const GIVE: Give<'_> = Give { cut: &[], go: &[6, 3, 8] };
 
-/// The number of columns without a spot price.
 const ON_DEMAND_ALONE: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +159,6 @@ fn cheapest(rows: &[Row]) -> Vec<(&Row, usize)> {
     first
 }
 
-/// Explains the order and the columns.
 pub fn legend(rows: &[Row], each: Lines, rule: PriceRule, days: u32) -> String {
     let order = if rows.iter().any(|row| row.spot.is_some()) {
         "the cheapest on spot first, then what has no spot price; RATIO is spot over on-demand"

@@ -6,8 +6,7 @@ use crate::job::CheckpointSpec;
 use crate::market::Span;
 use crate::policy::{CadenceFault, cadence_cost, check_cadence, daly_interval};
 
-/// An example, in the middle of what published traces of GPU spot machines show. A job's own history
-/// replaces it.
+/// An example, in the middle of what published traces of GPU spot machines show.
 const TAKEN_EVERY: Span = Span::from_secs(6 * 3600);
 
 /// EC2's notice. A rehearsal may use a shorter one to be faster; a separate check judges that one.

@@ -7,7 +7,6 @@ use super::report::{Check, Evidence, bad, good, secs};
 use crate::job::CheckpointSummary;
 use crate::jobdir::{Event, What};
 
-/// The newest complete checkpoint of the first attempt.
 pub(crate) fn kept(events: &[Event]) -> Option<(&Event, &CheckpointSummary)> {
     events.iter().rev().find_map(|event| match &event.what {
         What::Checkpoint { checkpoint, .. } => Some((event, checkpoint)),

@@ -18,15 +18,14 @@ const INSTALLERS: &[&str] = &["pip", "pip3", "uv", "conda", "mamba", "micromamba
 /// The usual names of an environment in a folder.
 pub const FOLDERS: &[&str] = &[".venv", "venv", "env"];
 
-/// The environment of this folder, else the active one.
 pub fn find(workdir: &Path, active: Option<PathBuf>) -> Option<PathBuf> {
     let is_one = |folder: &PathBuf| folder.join("bin/python").exists();
     let in_folder = FOLDERS.iter().map(|name| workdir.join(name));
     in_folder.chain(active).find(is_one)
 }
 
-/// Removes install lines from the setup, and lets the command find this environment. Returns
-/// whether it removed any.
+/// Removes install lines, and lets the command find this environment. Returns whether it removed
+/// any.
 pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
     let Some(setup) = spec.setup.as_ref().filter(|setup| setup.lines().all(is_plain)) else { return false };
     let environment = environment.display().to_string();
@@ -55,8 +54,8 @@ pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
     true
 }
 
-/// Whether a line is complete and does nothing besides an installation. One other line keeps the
-/// whole setup unchanged.
+/// Whether a line is complete and does nothing besides an installation. Else the setup stays
+/// unchanged.
 fn is_plain(line: &str) -> bool {
     let line = line.trim();
     let first = line.split_whitespace().next().unwrap_or_default();
@@ -73,7 +72,6 @@ fn assigned(line: &str) -> Option<&str> {
     ["venv", "VENV"].contains(&name).then_some(name)
 }
 
-/// Whether a setup line makes an environment, or installs into one.
 fn installs(line: &str) -> bool {
     let line = line.trim();
     let makes_a_link = line.starts_with("ln ") && line.split_whitespace().any(|word| word.contains("venv"));

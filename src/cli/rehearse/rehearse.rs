@@ -76,7 +76,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     spec.interruptions.max = spec.interruptions.max.max(1);
     spec.name = format!("{}{REHEARSAL}", spec.name);
     let mut evidence = Evidence { checkpoint: spec.checkpoint.clone(), notice: args.notice, ..Evidence::default() };
-    // Without a checkpoint folder there is nothing to prove.
     if evidence.checkpoint.is_none() {
         return Ok(report(context, None, &checks(&evidence), None));
     }
@@ -122,7 +121,6 @@ pub(crate) struct Stage<'a> {
     pub workstation: Workstation,
     controller: crate::controller::Controller,
     pub dir: JobDir,
-    /// Log lines give the step.
     pub log_pattern: bool,
 }
 
@@ -263,7 +261,6 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Whether the attempt has ended within a time.
     async fn ended_within(&self, time: Duration) -> Result<bool, JobDirError> {
         let until = self.context.clock.mono() + time;
         while self.context.clock.mono() < until {
@@ -328,7 +325,6 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Whether the attempt is over.
     pub(crate) async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
         Ok(self.dir.receipt().await?.is_some() || self.dir.settled(attempt).await?.is_some() || self.dir.outcome(attempt).await?.is_some())
     }

@@ -24,14 +24,11 @@ pub struct Evidence {
     pub checkpoint: Option<CheckpointSpec>,
     /// How much notice was given.
     pub notice: Span,
-    /// The events of both attempts.
     pub first: Vec<Event>,
     pub second: Vec<Event>,
     pub first_settled: Option<Settled>,
-    /// The last step of the first attempt.
     pub last_step: Option<f64>,
     pub again: Again,
-    /// The job ended before it could be interrupted.
     pub ended_early: Option<String>,
 }
 
@@ -120,7 +117,6 @@ fn has_checkpoint(evidence: &Evidence) -> Check {
     }
 }
 
-/// The first interruption notice that the agent saw.
 pub fn notice(events: &[Event]) -> Option<(Timestamp, Notice)> {
     events.iter().find_map(|event| match &event.what {
         What::Notice { notice } if notice.kind == NoticeKind::Interruption => Some((event.at, notice.clone())),

@@ -16,8 +16,7 @@ use crate::wire::FileRead;
 /// of minutes needs --to-end.
 pub const FIRST_STEP_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// A script that can report its step has this long for the first one. Then the rehearsal judges by
-/// the files that it read and by how it ran.
+/// A script that can report its step has this long for the first one.
 const TOLD_WITHIN_SECS: f64 = 120.0;
 
 /// The checkpoint files as the script found them, by path; comparing shows whether one was read.
@@ -167,9 +166,8 @@ fn new_files<'a>(manifest: &'a Manifest, less: Option<&'a Manifest>) -> impl Ite
 /// Names that number the runs: each attempt has a new one.
 const RUNS: [&str; 6] = ["version", "run", "exp", "train", "trial", "events"];
 
-/// Each name in a path that has one number: with the number replaced, the number, and the name.
-/// Examples are `model_40.ubj` and the folder `checkpoint_3`. A name with two numbers may count
-/// anything.
+/// The numbered names in a path, such as `model_40.ubj`: with the number replaced, the number, and
+/// the name. A name with two numbers may count anything.
 fn places(path: &str) -> impl Iterator<Item = (String, u64, &str)> {
     path.split('/').filter_map(|name| {
         let begin = name.find(|letter: char| letter.is_ascii_digit())?;
@@ -181,8 +179,8 @@ fn places(path: &str) -> impl Iterator<Item = (String, u64, &str)> {
     })
 }
 
-/// Two names of one row: the last in the starting checkpoint, and one of the attempt's own save;
-/// and whether the second comes later.
+/// The last name in the starting checkpoint, one of the attempt's own save, and whether it comes
+/// later.
 fn row(before: &Manifest, own: &Manifest) -> Option<(String, String, bool)> {
     let mut last: BTreeMap<String, (u64, &str)> = BTreeMap::new();
     for (shape, number, name) in before.files.iter().flat_map(|file| places(&file.path)) {

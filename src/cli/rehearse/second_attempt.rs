@@ -14,10 +14,9 @@ use crate::jobdir::What;
 
 #[derive(Clone, Debug, Default)]
 pub struct Again {
-    /// The first step that it reported.
     pub step: Option<f64>,
-    /// The step is from LAMP_PROGRESS, or from a line for `watch.log_pattern`. Else it is from a
-    /// progress bar, which may count from 0 in each epoch.
+    /// The step is from LAMP_PROGRESS or `watch.log_pattern`. A progress bar may count from 0 in
+    /// each epoch.
     pub is_told: bool,
     /// The step is from LAMP_PROGRESS. A log line may count this attempt alone.
     pub is_reported: bool,
@@ -37,7 +36,6 @@ pub struct Again {
     pub ran_secs: f64,
 }
 
-/// The hint about reporting progress.
 pub const TELL_STEPS: &str =
     "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
 
@@ -67,7 +65,6 @@ fn by_row(again: &Again) -> Option<Check> {
     })
 }
 
-/// Its first own save shows where it resumed.
 fn by_saves(again: &Again) -> Option<Check> {
     let (from, saved) = (again.from?, again.saved.as_ref()?.1?);
     if saved > from {
@@ -93,7 +90,6 @@ fn by_steps(evidence: &Evidence, told: Option<f64>) -> Option<Check> {
     is_told.then(|| bad("went_on", format!("the script began again at step {again}, though its checkpoint is of step {saved}"), LOAD))
 }
 
-/// Without a step: what it read, and how it ran.
 fn without_steps(again: &Again) -> Check {
     if let Some((false, how)) = &again.ended {
         let hint = "`lamp logs` shows what it said; a checkpoint that cannot be loaded ends a script like this";

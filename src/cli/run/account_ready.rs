@@ -50,7 +50,6 @@ pub fn refuse(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
     Err(Fault::new(ExitCode::REFUSED, sentence(lacks)).meaning("nothing was started, and nothing bills").hint(cures.join("; ")))
 }
 
-/// Warns about what would stop a run.
 pub fn warn(context: &Context, lacks: &[Lack], region: Option<&str>) {
     if !lacks.is_empty() {
         context.printer.warn(sentence(lacks));

@@ -26,21 +26,19 @@ use crate::policy::Wishes;
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// The same where each request costs money. Longer, and log lines come more than five seconds late.
-/// Shorter, and looking costs more than the machine's own requests.
 const LOOK_EVERY_AWAY: Duration = Duration::from_millis(1500);
 
 /// Without a terminal, an unchanged job is reported this often.
 const WORD_EVERY: Duration = Duration::from_secs(60);
 
-/// Requests such as `lamp extend` change the highest cost. They are read this often where each
-/// request costs money: more often needs another listing for almost each look.
+/// Requests such as `lamp extend` change the highest cost; each look for them at a bucket costs a
+/// listing.
 const WISHES_EVERY_AWAY: Duration = Duration::from_secs(30);
 
-/// How often an unreachable job root is reported.
 const TROUBLE_EVERY: Duration = Duration::from_secs(30);
 
-/// How long to wait for the notification command at the end. It has 30 s itself. Less would cut it
-/// off; more only waits for an unreachable job root.
+/// The notification command has 30 s itself. Less would cut it off; more only waits for an
+/// unreachable job root.
 pub const TELLING_MAX: Duration = Duration::from_secs(32);
 
 pub fn look_every(root: &str) -> Duration {
@@ -50,14 +48,12 @@ pub fn look_every(root: &str) -> Duration {
 pub struct Attached<'a> {
     context: &'a Context,
     dir: &'a JobDir,
-    /// Seen by the last look.
     attempts: Vec<AttemptNo>,
     tail: Option<LogTail>,
     log: bool,
     /// A terminal has a live line; elsewhere there are sentences.
     terminal: bool,
     live_shown: bool,
-    /// The log ended in the middle of a line.
     mid_line: bool,
     /// Log and messages go to the same terminal or file.
     is_one_place: bool,
@@ -110,15 +106,14 @@ impl<'a> Attached<'a> {
         self
     }
 
-    /// Only the job's state.
     #[must_use]
     pub fn without_log(mut self) -> Self {
         self.log = false;
         self
     }
 
-    /// Follows the job to its receipt, and drives it too: its controller may have been killed, and
-    /// two controllers do no harm. `None`: the user left.
+    /// Follows the job to its receipt, and drives it too: two controllers do no harm. `None`: the
+    /// user left.
     ///
     /// # Errors
     /// As [`Attached::follow`], and when the job cannot be driven.
@@ -225,7 +220,6 @@ impl<'a> Attached<'a> {
         Ok(wishes)
     }
 
-    /// Prints new log output, attempt by attempt.
     async fn print_log(&mut self, attempts: &[AttemptNo]) -> Result<(), JobDirError> {
         if !self.log {
             return Ok(());

@@ -11,7 +11,6 @@ use crate::job::{CodeArchive, ResolvedSpec};
 use crate::jobdir::{self, layout};
 use crate::wire::{Store, Unsent, Workstation};
 
-/// Shown when the upload of a large workdir is interrupted.
 const GOES_ON: &str = "the next `lamp run` of this name sends what has not arrived of the same folder";
 
 pub struct Draft {
@@ -73,7 +72,6 @@ impl Draft {
         if self.unsent.is_none() {
             return fault;
         }
-        // The hint for the error itself comes first.
         if fault.hint.is_some() {
             context.printer.note(GOES_ON);
         }

@@ -71,7 +71,6 @@ pub fn judged(summary: &Summary) -> (Option<String>, Option<String>) {
     }
 }
 
-/// The cost so far, as exactly as it is known.
 pub fn spent_text(summary: &Summary) -> String {
     match (summary.usd_unheard > Usd::ZERO, summary.usd_estimated) {
         (true, _) => format!("up to {}", summary.usd + summary.usd_unheard),
@@ -112,7 +111,6 @@ pub fn money_text(summary: &Summary) -> String {
 /// How much is shown; each level drops the least important part.
 const LEVELS: u8 = 9;
 
-/// The live line in `width` columns: with fewer words if there is less room.
 pub fn line(summary: &Summary, now: Timestamp, width: usize) -> String {
     let fits = |text: &String| text.chars().count() <= width;
     let shortest = || at_level(summary, now, LEVELS).chars().take(width).collect();

@@ -202,7 +202,6 @@ pub fn refuse_wrong_clock(checked: Result<(), ActError>) -> Result<(), Fault> {
     })
 }
 
-/// The receipt, if the launch was refused for good.
 pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receipt> {
     if memory.was_refused_for_good() { dir.receipt().await.ok().flatten() } else { None }
 }
@@ -210,7 +209,6 @@ pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receip
 pub struct Launched {
     pub dir: JobDir,
     pub memory: JobMemory,
-    /// The user left meanwhile, so another process must drive it.
     pub has_left: bool,
 }
 
@@ -332,7 +330,6 @@ pub fn hand_over(workstation: &Workstation, job: &JobId) -> Result<String, Fault
     Ok(format!("a background process drives it (its words: {})", log.display()))
 }
 
-/// Only a daemon runs schedules.
 pub fn note_daemon(context: &Context, scheduled: bool) {
     let runs = job_root::workstation(context).is_ok_and(|workstation| workstation.daemon_runs());
     if scheduled && !runs {
@@ -341,7 +338,6 @@ pub fn note_daemon(context: &Context, scheduled: bool) {
     }
 }
 
-/// Hands the job over and prints its name.
 pub fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<ExitCode, Fault> {
     leave(context, workstation, dir)?;
     if context.is_machine_output() {
@@ -352,7 +348,6 @@ pub fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fetches the outputs, shows the receipt, and returns the workload's exit code.
 pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std::path::Path>) -> Result<ExitCode, Fault> {
     // The job has ended either way, and its outputs are safe in the job root.
     match outputs::fetch_all(context, dir, into).await {
@@ -410,7 +405,6 @@ mod tests {
         assert_eq!(code(&json!("deadline"), &interrupted), ExitCode::LIMIT);
         assert_eq!(code(&json!("budget"), &json!([])), ExitCode::LIMIT);
         assert_eq!(code(&json!("interrupted"), &interrupted), ExitCode::LOST);
-        // A receipt of a version without this field.
         assert_eq!(code(&Value::Null, &interrupted), ExitCode::LOST);
     }
 }

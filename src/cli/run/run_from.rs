@@ -16,7 +16,6 @@ use crate::wire::Store;
 
 const NOTHING: &str = "nothing was started, and nothing bills";
 
-/// The job to begin from.
 pub struct From {
     kept: Kept,
 }

@@ -80,8 +80,8 @@ const SETTLE_LOOKS: u32 = 10;
 const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// # Errors
-/// Fails when the job is missing, has not ended, keeps nothing, has a spent limit, or the job root
-/// is unreachable.
+/// Fails when the job is missing, still runs, keeps nothing, has a spent limit, or the job root is
+/// unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
@@ -326,7 +326,6 @@ fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `refused`: why nothing would be started.
 async fn show(
     context: &Context,
     controller: &Controller,

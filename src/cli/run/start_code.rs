@@ -47,7 +47,6 @@ pub struct CodeArgs {
 }
 
 impl CodeArgs {
-    /// Whether the next job is to run something else.
     pub fn changes_something(&self) -> bool {
         self.code || !self.command.is_empty()
     }
@@ -85,7 +84,6 @@ pub fn choose(args: &CodeArgs, dry_run: bool, context: &Context, workstation: &W
     }
 }
 
-/// Asks whether the new code is meant.
 fn ask(context: &Context, job: &JobId, what: &str) -> Result<bool, Fault> {
     let meaning = "nothing was started, and nothing bills";
     let hint = format!("`lamp start {job} --code` goes on with the folder as it is now, `--same-code` with what ran before");

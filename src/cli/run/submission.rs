@@ -13,7 +13,6 @@ use crate::job::{CodeArchive, CodeSource, JobId, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::{self, Survey};
 
-/// A job that is packed but not made yet.
 pub struct Pending {
     pub spec: ResolvedSpec,
     archive: Archive,
@@ -59,7 +58,6 @@ pub async fn make(context: &Context, controller: &Controller, prepared: &Prepare
     pending.shown(context, controller.submit(&pending.spec, &pending.archive)).await.map_err(|error| submit_fault(&error))
 }
 
-/// The spec of a new job, whose code is not packed yet.
 pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
     ResolvedSpec {
         format: RECORD_FORMAT,

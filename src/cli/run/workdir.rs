@@ -22,14 +22,12 @@ use crate::market::Cloud;
 use crate::policy::schedule::calendar::Calendar;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
-/// A job without errors, and the files that ship with it.
 pub struct Prepared {
     pub loaded: Loaded,
     pub survey: Survey,
 }
 
 impl Prepared {
-    /// When its schedule is due next, if it has one.
     pub fn next_run(&self, now: Timestamp) -> Option<Timestamp> {
         Calendar::of(self.loaded.schedule.as_ref()?).ok()?.begins_after(now)
     }
@@ -39,12 +37,10 @@ impl Prepared {
     }
 }
 
-/// A job as far as it could be read.
 pub struct Examined {
     pub loaded: Loaded,
     /// `None`: the file does not say clearly what ships.
     pub survey: Option<Survey>,
-    /// About the spec, the workdir and secrets.
     pub findings: Vec<Finding>,
 }
 
@@ -102,7 +98,6 @@ impl JobArgs {
         }
     }
 
-    /// The files of its workdir that would ship.
     pub fn survey(&self, context: &Context, loaded: &Loaded) -> Survey {
         let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
         // Fetched outputs stay here, as do jobs that are kept in the workdir.
@@ -139,7 +134,6 @@ impl JobArgs {
     }
 }
 
-/// Adds that nothing was started.
 fn unstarted(mut fault: Fault) -> Fault {
     fault.meaning.get_or_insert_with(|| "nothing was started, and nothing bills".to_owned());
     fault
@@ -191,8 +185,7 @@ fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Optio
     Some(Finding::warning("workdir", message).hint(hint))
 }
 
-/// Whether the right folder would ship. With an error in these keys, a wrong folder would give a
-/// finding for each file.
+/// With an error in these keys, a wrong folder would give a finding for each file.
 fn is_workdir_known(loaded: &Loaded) -> bool {
     const SAY_SO: [&str; 4] = ["workdir", "checkpoint", "secrets_allowed", "outputs"];
     let errors = || loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
@@ -217,9 +210,8 @@ fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {
         .collect()
 }
 
-/// Finds secrets in the environment, `setup` and the command, which all readers of the job root can
-/// see. `in_files`: `None` if the files were not scanned; then the job file's own exceptions apply
-/// here too.
+/// All readers of the job root can see these words. `in_files`: `None` if the files were not
+/// scanned; then the job file's own exceptions apply here too.
 fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding> {
     let spec = &loaded.spec;
     let job_file = loaded.file.as_deref().and_then(|file| file.strip_prefix(&loaded.workdir).ok()).map(|file| file.to_string_lossy());

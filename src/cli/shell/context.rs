@@ -99,7 +99,6 @@ impl Context {
         })
     }
 
-    /// Whether the results are for a program.
     pub fn is_machine_output(&self) -> bool {
         self.format != Format::Text
     }

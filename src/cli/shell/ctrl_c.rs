@@ -9,8 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{Context, ExitCode, Fault};
 
-/// While it exists, Ctrl-C, SIGTERM from a service manager and a closed terminal do not end the
-/// process: they are only noted.
+/// While it exists, Ctrl-C, SIGTERM and a closed terminal do not end the process: they are noted.
 pub struct Left {
     channels: [Option<Signal>; 3],
     /// A signal came during work that must not be interrupted.
@@ -78,8 +77,8 @@ pub fn line_or_left(question: impl FnOnce()) -> Option<String> {
                 channels.heard().await;
             }
         });
-        // A signal that was once listened to no longer ends the process by itself. Without another
-        // listener, this thread must end it.
+        // Once listened to, a signal no longer ends the process. Without another listener, this
+        // thread must.
         if !SAYS.load(Ordering::Relaxed) && !HEARS.load(Ordering::Relaxed) {
             std::process::exit(ExitCode::CTRL_C.number().into());
         }
@@ -146,7 +145,7 @@ impl Left {
     }
 
     /// Runs work that must not be interrupted, because it may buy a machine. Returns also whether
-    /// the user left meanwhile. A second signal gives the work up: `None`.
+    /// the user left. A second signal gives the work up: `None`.
     pub async fn undisturbed<T>(&mut self, context: &Context, work: impl Future<Output = T>) -> (Option<T>, bool) {
         let mut work = pin!(work);
         let mut heard_at = None;

@@ -4,7 +4,6 @@
 
 use crate::job::{EndedBecause, ExitStatus};
 
-/// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExitCode(u8);
 
@@ -27,7 +26,6 @@ impl ExitCode {
     pub const LOST: ExitCode = ExitCode(105);
     /// The machine ran, but preflight or `setup` failed.
     pub const PREPARE_FAILED: ExitCode = ExitCode(106);
-    /// Stopped because it was idle or stalled.
     pub const IDLE_OR_STALLED: ExitCode = ExitCode(107);
     /// Stopped or cancelled at a user's request.
     pub const STOPPED: ExitCode = ExitCode(108);
@@ -66,7 +64,6 @@ impl ExitCode {
         self.0
     }
 
-    /// The workload's own code, as a shell would report it.
     pub fn of_workload(shell_code: i32) -> Self {
         // A code outside 0..=255 cannot come from a process; truncation must not make it 0.
         ExitCode(u8::try_from(shell_code).unwrap_or(1))

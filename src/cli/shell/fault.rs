@@ -24,12 +24,10 @@ pub struct Fault(Box<Report>);
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The event, with the thing and the act.
     pub what: String,
     /// The error chain, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
-    /// The effect on the job and the bill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meaning: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +35,6 @@ pub struct Report {
     /// All errors in a file that the user wrote.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// The file that the findings are about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Other faults of the same call.
@@ -71,7 +68,6 @@ impl Fault {
         fault
     }
 
-    /// Adds a sentence to the meaning.
     #[must_use]
     pub fn also(mut self, sentence: impl Into<String>) -> Self {
         let sentence = sentence.into();
@@ -79,7 +75,6 @@ impl Fault {
         self
     }
 
-    /// Adds the error and its sources as causes.
     #[must_use]
     pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
         self.causes.extend(wire::causes(error));

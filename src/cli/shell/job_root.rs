@@ -261,7 +261,6 @@ pub async fn owner_of(dir: &JobDir) -> Result<Option<String>, Fault> {
     }
 }
 
-/// Receipts that are read in parallel.
 pub const READS_IN_FLIGHT: usize = 32;
 
 async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
@@ -366,10 +365,8 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
     }
 }
 
-/// Names that fit at a glance.
 const NAMED: usize = 12;
 
-/// The error when several jobs match.
 fn say_which<'a>(code: ExitCode, what: &str, jobs: impl ExactSizeIterator<Item = &'a JobId>) -> Fault {
     let fault = Fault::new(code, format!("{} jobs {what}", jobs.len()));
     let more = jobs.len().saturating_sub(NAMED);

@@ -38,8 +38,7 @@ pub fn one_job_only(dir: &JobDir, error: &JobDirError) -> Option<String> {
     }
 }
 
-/// An unreachable job root, with a hint if there is one. S3 reports a missing bucket as a page of
-/// XML, which becomes one sentence here.
+/// S3 reports a missing bucket as a page of XML, which becomes one sentence here.
 pub fn silence(error: &(dyn Error + 'static)) -> Fault {
     let causes = wire::causes(error);
     let Some(page) = causes.iter().find(|cause| cause.contains(NO_BUCKET)) else { return Fault::from_error(ExitCode::UNREACHABLE, error) };
@@ -76,8 +75,7 @@ pub fn wish_fault(error: &JobDirError, job: &JobId) -> Fault {
     }
 }
 
-/// The hint for an unreachable job root. For a bucket in another region, S3 says only that it is
-/// elsewhere.
+/// For a bucket in another region, S3 says only that it is elsewhere.
 fn way_there(causes: &[String]) -> &'static str {
     let is_elsewhere = |cause: &String| cause.contains("PermanentRedirect") || cause.contains("Received redirect without LOCATION");
     if causes.iter().any(is_elsewhere) {

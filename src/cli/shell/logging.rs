@@ -19,8 +19,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::Printer;
 
-/// Sends traces to stderr; our warnings always. A library's warning comes back as an error and is
-/// reported once, so its own traces are only for debugging. `person`: the printer for our warnings.
+/// A library's warning comes back as an error and is reported once, so its own traces need `-vv`.
+/// `person`: the printer for our warnings.
 pub fn print(verbose: u8, colored: bool, person: Option<Arc<Printer>>) {
     let level = match verbose {
         0 => Level::WARN,

@@ -81,8 +81,8 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// A command that launches nothing tolerates configuration errors. A sweep tolerates fewer,
-    /// because where the jobs are decides which machines are orphans.
+    /// A command that launches nothing tolerates configuration errors. A sweep tolerates fewer: the
+    /// job root decides which machines are orphans.
     fn forgives(&self) -> Forgives {
         match self {
             Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Completions(_) => {
@@ -133,7 +133,6 @@ pub fn main() -> std::process::ExitCode {
     unless_unwritten(code, &printer).into()
 }
 
-/// A command with unwritten output fails.
 fn unless_unwritten(code: ExitCode, printer: &Printer) -> ExitCode {
     let Some(fault) = printer.unwritten() else { return code };
     printer.fault(&fault);
@@ -201,7 +200,6 @@ fn end_job(args: &stop::Args, wish: Wish, context: &Context) -> Result<ExitCode,
     if args.wait { block_on(verb) } else { block_on(never_silent(context, of_cloud(context), verb)) }
 }
 
-/// Runs an async command to its end on this thread.
 pub(crate) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start the runtime").because(&error))?.block_on(verb)

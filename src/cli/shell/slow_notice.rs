@@ -7,9 +7,8 @@ use crate::cli::Context;
 /// After this time a person wonders whether anything happens.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The longest silence of a command that only reads. Less would report every slow line; after more,
-/// users press Ctrl-C. A job root that accepts connections without answers is silent for two
-/// minutes.
+/// Less would report every slow line; after more, users press Ctrl-C. A job root that accepts
+/// connections without answers is silent for two minutes.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a command, and says what it waits for if nothing was printed for [`SILENCE_MAX`].

@@ -76,7 +76,6 @@ pub struct Replayed {
     /// Whether the stall rule had anything to judge.
     pub stall_judged: bool,
     pub changes: Vec<Change>,
-    /// The verdict at the end.
     pub last: WatchVerdict,
 }
 
@@ -186,7 +185,6 @@ impl Change {
 }
 
 impl Replayed {
-    /// The first time at which a rule would have ended the job.
     pub fn first_stop(&self) -> Option<&Change> {
         self.changes.iter().find(|change| change.verdict.action == WatchAction::Stop)
     }
@@ -231,7 +229,6 @@ fn word(value: impl Serialize) -> Value {
     serde_json::to_value(value).expect("a plain enum has a word")
 }
 
-/// Hours, minutes and seconds since the start of the series.
 fn clock(secs: f64) -> String {
     let secs = secs.max(0.0).round() as u64;
     format!("{}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)

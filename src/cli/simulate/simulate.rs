@@ -2,8 +2,8 @@
 //! finish, interruptions and lost work.
 //!
 //! ```text
-//!   job, prices, courses ──> simulate::world: the shipped controller and agent ───────┐
-//!                       └──> --quick: policy::market::replay, the choice alone ───────┴──> simulate::text
+//!   job, prices, courses ──> simulate::world: the shipped controller and agent ──┐
+//!                       └──> --quick: policy::market::replay, the choice alone ──┴──> simulate::text
 //! ```
 //!
 //! Starts nothing. Not here: a rule, or how it is shown (`simulate::text`).
@@ -159,7 +159,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 struct Saves {
-    /// Seconds of each save.
     each: f64,
     interval: Span,
     measured_by: String,

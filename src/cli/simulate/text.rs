@@ -13,7 +13,6 @@ use crate::job::MarketChoice;
 use crate::market::Span;
 use crate::policy::market::replay::{Play, Ran, Spread, Unfinished};
 
-/// The runs on one market, for people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub market: &'static str,
@@ -82,7 +81,6 @@ impl Parts {
     }
 }
 
-/// In the order of the output.
 const UNFINISHED: [Unfinished; 5] = [Unfinished::Deadline, Unfinished::RunTime, Unfinished::Budget, Unfinished::GivenUp, Unfinished::Otherwise];
 
 impl Row {
@@ -134,7 +132,6 @@ impl Row {
         ]
     }
 
-    /// The share of unfinished runs, their causes, and their cost.
     fn unfinished(&self, play: &Play) -> Option<String> {
         let (usd, of) = (self.usd_unfinished?, self.runs);
         // Rounded: a moment from the command line is slightly nearer by now.
@@ -165,7 +162,6 @@ pub fn table(rows: &[Row], width: Option<usize>) -> String {
     render_within(width, &HEADINGS, &cells, &[1, 2, 3, 4, 5, 6, 7, 8, 9], GIVE)
 }
 
-/// Explains the columns and the runs that are not in them.
 pub fn legend(rows: &[Row], play: &Play) -> Vec<String> {
     let mut lines = vec![
         "usd and ends (hours from now) are of the runs that finished: half of them stay within p50, 19 of 20 within p95".to_owned(),
@@ -182,7 +178,6 @@ const WIDTH: usize = 64;
 /// Below this, all marks overlap.
 const WIDTH_MIN: usize = 20;
 
-/// The border, the percentage and the gap before the marks.
 const LABEL: usize = 6;
 
 /// Marks of several markets at one place.

@@ -27,16 +27,14 @@ use crate::policy::market::replay::{Drawn, Goes, Play, Ran, Unfinished};
 use crate::wire::simulator::{Course, Lived, OwnJob, PriceRound, live_all};
 use crate::wire::{CapacityTrace, Clock};
 
-/// Hours of work played in one market by default. All three markets take about half a minute of two
-/// processors, mostly waiting for capacity. Fewer runs show no spread; more take too long. `--runs`
-/// overrides it.
+/// All three markets take about half a minute of two processors, mostly waiting for capacity. Fewer
+/// runs show no spread; more take too long.
 const HOURS_LIVED: f64 = 200.0;
 const RUNS: (u32, u32) = (10, 40);
 
 /// Longer work takes minutes, whatever the number of runs.
 const LONG: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// The default number of worlds for a job.
 pub fn courses(play: &Play) -> u32 {
     let hours = (play.work + play.start).as_secs_f64() / 3600.0;
     ((HOURS_LIVED / hours) as u32).clamp(RUNS.0, RUNS.1)
@@ -62,7 +60,6 @@ pub struct Played {
     pub courses: (u32, u32),
     /// The user left before the last one.
     pub is_cut: bool,
-    /// The number of completed worlds.
     pub lived: usize,
     /// The first law that `lamp` broke in each world: bugs of `lamp`.
     pub broken: Vec<String>,
@@ -105,8 +102,7 @@ fn whole(lived: Vec<Option<Lived>>, markets: usize) -> Vec<Vec<Lived>> {
         .collect()
 }
 
-/// The courses with their numbers from 1, ordered so that the first few are far apart: the user may
-/// leave before the rest.
+/// Ordered so that the first few are far apart: the user may leave before the rest.
 fn spread<T: Clone>(courses: Vec<T>) -> Vec<(u64, T)> {
     let many = courses.len();
     // Any stride without a common divisor works; the golden ratio keeps all gaps short.
@@ -176,7 +172,6 @@ pub fn word(market: MarketChoice) -> &'static str {
     }
 }
 
-/// The progress, after a second.
 struct Shown<'a> {
     printer: &'a Printer,
     of: usize,
@@ -192,9 +187,7 @@ struct Reckoned {
     /// The tenth of a second when it was last shown.
     tenth: u128,
     done: usize,
-    /// When the last world was complete.
     at: Duration,
-    /// When the last line was written, without a terminal.
     line: Duration,
 }
 
@@ -259,7 +252,6 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The width of a terminal that does not give one.
 const NARROW: usize = 40;
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ impl Limited {
     }
 }
 
-/// The highest cost of the whole job with all machines that may follow. `None`: it is unlimited,
-/// nothing is planned yet, or its deadline was extended.
+/// With all machines that may follow. `None`: it is unlimited, nothing is planned yet, or its
+/// deadline was extended.
 pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Usd> {
     // A budget covers all machines, whatever was planned for them.
     let budget = spec.spec.limits.budget.map(|budget| budget + wishes.more_budget);
@@ -49,8 +49,8 @@ pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wish
     if is_extended(wishes) { budget } else { planned }
 }
 
-/// The highest cost of a job as its attempts stand; `None`: it is unlimited. If no attempt is under
-/// way, another one follows on any machine that fits.
+/// `None`: it is unlimited. If no attempt is under way, another one follows on any machine that
+/// fits.
 pub fn most(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Usd> {
     let of = |attempt: &AttemptFacts| match &attempt.settled {
         Some(settled) => Some(settled.usd),
@@ -81,9 +81,8 @@ fn extended(spec: &Spec, plan: &Plan, spent: Usd, wishes: &Wishes) -> Option<Usd
     terms(spec, plan, spent, wishes).most()
 }
 
-/// When the machine of an attempt ends in any case, with all extensions. `None`: it is unlimited,
-/// or over. As in the controller (`policy::lifecycle::reconcile`), this is never before the planned
-/// end.
+/// With all extensions; `None`: it is unlimited, or over. As in the controller
+/// (`policy::lifecycle::reconcile`), never before the planned end.
 pub fn hard_end(spec: &Spec, attempt: &AttemptFacts, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Timestamp> {
     let planned = attempt.plan.kill_at.filter(|_| attempt.settled.is_none())?;
     if !is_extended(wishes) {

@@ -25,7 +25,6 @@ pub fn for_programs(gone: Option<&Discarded>) -> Value {
     gone.map_or(Value::Null, |gone| json!({ "at": gone.at, "by": gone.by }))
 }
 
-/// Everything that was discarded of a job, for commands that show the job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiscardedShown {
     at: Timestamp,

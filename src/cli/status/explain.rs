@@ -188,7 +188,6 @@ fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_
     }
 }
 
-/// One line of an attempt's story.
 struct Told {
     at: Timestamp,
     word: &'static str,
@@ -207,7 +206,6 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
     let mut starts = Starts { setup: setup.map(|script| format!("-ec {script}")), setups: 0, last_setup: None };
     for event in &attempt.events {
         if let Some((word, text)) = event_text(&event.what, &mut starts, all) {
-            // Marks the verdict that ended it.
             let ended_it = matches!(&event.what, What::Verdict { reason } if attempt.settled.is_some() && attempt.reasons.contains(reason));
             lines.push(Told { at: event.at, word: if ended_it { "because" } else { word }, text });
         }
@@ -279,14 +277,12 @@ impl Starts {
     }
 }
 
-/// The column where a line's text begins.
 const TEXT_AT: usize = 24;
 
 fn line(from: Timestamp, at: Timestamp, word: &str, text: &str) -> String {
     format!("  {:>9}  {word:<10} {text}", since(from, at))
 }
 
-/// The time from one moment to another.
 fn since(from: Timestamp, at: Timestamp) -> String {
     let time = at.duration_since(from);
     format!("{}{}", if time.is_negative() { "-" } else { "+" }, Span::from_secs(time.unsigned_abs().as_secs()))

@@ -32,7 +32,7 @@ pub fn of(plan: Option<&Plan>, reasons: &[Reason], events: &[Event]) -> Option<(
     Some((idle.at, idle_cost(&facts)))
 }
 
-/// `being sure took 15m of quiet, $0.30; a mistake would have cost $0.80: 30m of work that was not saved, and 10m for a start`
+/// `being sure took 15m of quiet, $0.30; a stop by mistake would have cost $0.80: ...`
 pub fn text(cost: &IdleCost) -> String {
     let IdleCost { waited, lost, start, .. } = cost;
     let free = cost.waited_usd.micros() == 0 && cost.lost_usd.micros() == 0;

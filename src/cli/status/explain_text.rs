@@ -15,8 +15,6 @@ pub fn reason_text(reason: &Reason) -> String {
     format!("{verdict}: {text}{numbers}")
 }
 
-/// A decision about the market: the action, its reason, and numbers that its sentence leaves out.
-///
 /// `stays on this machine: 2.0 h of work and 1.5 h to spare; ... (spot is there with 62%, a start
 /// takes 12m)`
 pub fn market_text(reason: &Reason) -> String {
@@ -112,7 +110,6 @@ pub fn asker(by: &str) -> String {
     match by {
         "notice" => "because the cloud gave notice".into(),
         "request" => "because somebody asked for it".into(),
-        // The word of an end.
         end => format!("before the end: {}", end.replace('_', " ")),
     }
 }

@@ -19,13 +19,12 @@ pub struct KeptThing {
     pub usd_per_month: Usd,
 }
 
-/// The monthly cost of the disks that a receipt calls kept.
 pub fn kept_in(receipt: &Receipt) -> Usd {
     receipt.left.iter().filter(|left| left.fate == LeavingFate::Kept).map(|left| left.usd_per_month).sum()
 }
 
-/// What an ended job keeps; nothing once it was given up, or another job continued it. A job that
-/// kept nothing costs no further read.
+/// Nothing once it was given up, or another job continued it. Only a job that kept something costs
+/// more reads.
 ///
 /// # Errors
 /// Fails when the store is unreachable.
@@ -53,7 +52,6 @@ pub async fn kept_of(dir: &JobDir, receipt: &Receipt) -> Result<Vec<KeptThing>, 
     Ok(if given_up.is_some() || went_on { Vec::new() } else { things })
 }
 
-/// A sentence that begins with the job.
 pub fn sentence(job: &str, things: &[KeptThing]) -> String {
     let cost: Usd = things.iter().map(|thing| thing.usd_per_month).sum();
     let ids: Vec<String> = things.iter().map(|thing| format!("{} {} in {} ({})", thing.kind, thing.id, thing.region, thing.detail)).collect();

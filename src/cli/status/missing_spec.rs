@@ -16,10 +16,8 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{AttemptNo, Plan, Wish};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 
-/// The records of its newest attempt.
 pub struct SpecGone {
     attempt: AttemptNo,
-    /// When its agent last reported.
     heard: Option<Timestamp>,
     plan: Option<Plan>,
     is_over: bool,
@@ -38,7 +36,6 @@ impl SpecGone {
         Ok(Some(SpecGone { attempt, heard: unless_damaged(status)?.map(|status| status.at), plan: unless_damaged(plan)?, is_over }))
     }
 
-    /// The known facts, as a sentence without its end.
     pub fn what(&self, dir: &JobDir) -> String {
         let sign = match (self.heard, &self.plan) {
             (Some(at), _) => format!("its machine last reported at {}", local_time(at)),

@@ -1,5 +1,4 @@
-//! What is known about a job's end in advance: that it was requested, and how long its machine is
-//! kept.
+//! A job's end in advance: whether it was requested, and how long its machine is kept.
 
 use std::path::PathBuf;
 
@@ -32,7 +31,6 @@ impl From<EndWish> for EndAsked {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Held {
     pub until: Timestamp,
-    /// The cost from now until then.
     pub usd: Usd,
     /// The folder of its work, for a local machine.
     pub folder: Option<PathBuf>,

@@ -14,7 +14,6 @@ use crate::jobdir;
 /// A job root is not waited for longer than this: its answer is only a note.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 
-/// The jobs of a job root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lying {
     root: String,
@@ -23,7 +22,7 @@ pub struct Lying {
 }
 
 impl Lying {
-    /// `None`: there are no jobs, or the job root is silent. A missing root, as on a new workstation, has none.
+    /// `None`: there are no jobs, or the job root is silent or missing.
     async fn look(context: &Context, root: &str) -> Option<Lying> {
         let looked = async {
             let store = job_root::workstation(context).ok()?.at(root).open_root(true).await.ok()?;

@@ -76,8 +76,7 @@ fn show_alone(context: &Context, dir: &JobDir, run: &AloneRun) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// A local machine is gone within half a second of its outcome. The command waits for that, but not
-/// for a machine that takes minutes.
+/// A local machine is gone within half a second of its outcome; others may take minutes.
 const DARK_LOOKS: u32 = 15;
 const DARK_LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -99,7 +98,6 @@ async fn settled_now(context: &Context, store: &Store, dir: &JobDir) -> Result<O
     Ok(None)
 }
 
-/// Prints a receipt in the requested format.
 pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if context.is_machine_output() {
         return context.printer.json(receipt);
@@ -135,7 +133,6 @@ pub fn note(context: &Context, receipt: &Receipt) {
     }
 }
 
-/// The hint how to continue, after an end that the user can fix.
 fn way_on(receipt: &Receipt) -> Option<String> {
     let (job, last) = (&receipt.job, receipt.last_checkpoint.as_ref()?.told());
     let start = |words: &str| format!("`lamp start {job}{words}` goes on from checkpoint {last}");
@@ -154,12 +151,10 @@ fn way_on(receipt: &Receipt) -> Option<String> {
 /// Columns that a narrow terminal cuts or drops; the reason of the end is cut last.
 const GIVE: Give<'_> = Give { cut: &[7, 6], go: &[3, 7, 2] };
 
-/// A line about a missing output at the end.
 pub fn loss_text(loss: &str) -> String {
     if is_absence(loss) { format!("  {loss}") } else { format!("  lost: {loss}") }
 }
 
-/// The receipt for people, at this width.
 fn text(receipt: &Receipt, width: Option<usize>) -> String {
     let text = whole_text(receipt, width);
     width.map_or_else(|| text.clone(), |width| wrap(&text, width, 4))
@@ -210,8 +205,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
 const NEITHER_SECS: f64 = 60.0;
 const NEITHER_SHARE: f64 = 0.05;
 
-/// Billed time that is neither useful nor idle, if it is enough to mention: a kept machine, a long
-/// boot or a lost attempt.
+/// Billed time that is neither useful nor idle: a kept machine, a long boot or a lost attempt.
 fn neither(receipt: &Receipt) -> Option<String> {
     let billed: f64 = receipt.attempts.iter().map(|attempt| attempt.billed_seconds).sum();
     let rest = billed - receipt.useful_seconds - receipt.idle_seconds;
@@ -227,7 +221,6 @@ pub fn resumed_text(checkpoint: &CheckpointSummary, went_back: Option<&str>) -> 
     format!("from checkpoint {}{why}", checkpoint.told())
 }
 
-/// Why an attempt did not begin from the newest checkpoint.
 fn went_back(attempt: &ReceiptAttempt) -> Option<String> {
     let (from, why) = attempt.resumed_from.as_ref().zip(attempt.went_back.as_ref())?;
     Some(format!("  attempt {} began from checkpoint {}, because {why}", attempt.attempt.number(), from.number.number()))

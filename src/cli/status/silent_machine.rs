@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   heard within 2 min ── as its records say
-//!   silent ── one question to the cloud, for a second ── state `silent`, `lost` or `gone`, highest cost
+//!   silent ── one question to the cloud, 1 s ── state `silent`, `lost` or `gone`, highest cost
 //! ```
 //!
 //! The job's controller settles and ends it. Not here: records.
@@ -27,7 +27,6 @@ use crate::wire::Store;
 /// silent; longer, and a lost one is called running.
 pub const SILENT_AFTER: Duration = Duration::from_secs(2 * 60);
 
-/// How long `lamp status` waits for the cloud.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The field names are an interface.
@@ -37,8 +36,8 @@ pub struct Silence {
     pub seconds: f64,
     /// Longer than its lease: the job's controller ends the machine and starts another.
     pub is_lost: bool,
-    /// The cloud's word for the machine: `running`, `terminated` and so on, or `gone` if it shows
-    /// none. Null: it did not answer.
+    /// `running`, `terminated` and so on, or `gone` if the cloud shows none. Null: it did not
+    /// answer.
     pub machine: Option<Seen>,
     /// When it ended, by the cloud.
     pub ended: Option<Timestamp>,
@@ -68,7 +67,6 @@ impl Silence {
         }
     }
 
-    /// For `lamp status JOB`.
     pub fn sentence(&self, plan: Option<&Plan>) -> String {
         let heard = format!("its agent was last heard {} ago", Span::from_secs(self.seconds as u64));
         let cloud = plan.map_or("the cloud", |plan| match plan.offer.cloud {
@@ -122,7 +120,6 @@ pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], no
     }
 }
 
-/// `view`: the machine as the cloud shows it.
 fn take_in(summary: &mut Summary, plan: &Plan, view: Option<&InstanceView>, now: Timestamp) {
     let Some(silence) = &mut summary.silence else { return };
     silence.machine = Some(view.map_or(Seen::Gone, |view| Seen::There(view.state)));

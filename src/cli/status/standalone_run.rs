@@ -18,8 +18,7 @@ use crate::job::{AttemptNo, EndedBecause, JobState, Outcome, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
 
-/// A standalone agent writes a heartbeat every 15 s. After more than a lease, the agent or its
-/// machine has ended. Shorter, and a laptop that slept would count as lost.
+/// A heartbeat comes every 15 s. Shorter than a lease, and a laptop that slept would count as lost.
 const SILENT_AFTER: Duration = Duration::from_secs(30 * 60);
 
 pub struct AloneRun {

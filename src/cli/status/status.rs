@@ -65,7 +65,6 @@ const ZONES_FROM: usize = 110;
 /// Reads in parallel. A distant store answers in 100 ms: a thousand jobs then take a few seconds.
 const READS_IN_FLIGHT: usize = 32;
 
-/// A job, its state, and what is known if its spec is gone.
 type Read = (JobDir, Result<Option<Summary>, JobDirError>, Option<SpecGone>);
 
 /// # Errors
@@ -140,7 +139,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds who must drive the job, if this workstation cannot, or whether a process here drives it.
 /// `daemon`: whether one runs here, once that was asked.
 fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Summary) -> Summary {
     let here = || job_root::workstation(context).ok()?.here().ok();
@@ -234,8 +232,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     }
 }
 
-/// Warns about jobs without a driver. Their agents still end their machines, but an interrupted job
-/// stays interrupted, and no receipt is written.
+/// Their agents still end their machines, but relaunches and receipts need a driver.
 fn tell_undriven(context: &Context, jobs: &[&str]) {
     let (which, drives) = match jobs {
         [] => return,
@@ -264,8 +261,7 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
     ]
 }
 
-/// The state, with a request to end that it does not show yet. A rehearsal that was interrupted and
-/// resumed shows that it was cancelled because it was complete.
+/// A rehearsal that resumed was cancelled because it was complete.
 fn state_text(summary: &Summary) -> String {
     let is_played = summary.state == JobState::Cancelled && summary.attempt > Some(1);
     let asked = match &summary.end_asked {
@@ -299,7 +295,6 @@ fn style(summary: &Summary) -> Style {
     }
 }
 
-/// How to end it, unless that was requested already.
 fn how_to_end(summary: &Summary) -> String {
     let follows = format!("`lamp logs -f {}` follows it", summary.job);
     match summary.end_asked.as_ref().map(|asked| asked.wish) {

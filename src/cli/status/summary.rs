@@ -62,7 +62,6 @@ pub struct Summary {
     /// Its agent is silent: the machine's values are from its last heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silence: Option<Silence>,
-    /// Why it ended.
     pub reason: Option<String>,
     pub exit_code: Option<i32>,
     /// The receipt's word for its end: `idle`, `setup_failed`; null before the end.
@@ -75,18 +74,16 @@ pub struct Summary {
     pub tried_again: Option<Timestamp>,
     /// Its current problem, by its controller (`attention.json`); also the last of `attention`.
     pub trouble: Option<String>,
-    /// Whether a process of this workstation drives it: relaunches it, and writes its receipt.
-    /// `null` if none should: it has ended, runs standalone, or is another workstation's.
+    /// Whether a process of this workstation drives it. `null` if none should: it has ended, runs
+    /// standalone, or is another workstation's.
     pub driven_here: Option<bool>,
     /// Cloud resources that an ended job still keeps, and their monthly cost.
     pub kept: Vec<KeptThing>,
     /// Stored data that was deleted. Read only for a single job: a list would cost a read for each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discarded: Option<DiscardedShown>,
-    /// Messages for the user.
     pub attention: Vec<String>,
-    /// For the last attempt of an unfinished job: its plan, and when its machine ends at the
-    /// latest, with all extensions.
+    /// For the last attempt of an unfinished job.
     #[serde(skip)]
     pub plan: Option<Plan>,
     /// The owner in its spec, while there is no plan.
@@ -95,10 +92,8 @@ pub struct Summary {
     /// Where it is now and why, for an attempt after others.
     #[serde(skip)]
     pub moved: Option<String>,
-    /// Why the attempt before that one ended.
     #[serde(skip)]
     pub before: Option<String>,
-    /// The scope of its limits.
     #[serde(skip)]
     pub limited: Limited,
 }

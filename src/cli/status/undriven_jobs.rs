@@ -25,12 +25,10 @@ const NAMED: usize = 3;
 pub struct Undriven<'a> {
     pub workstation: &'a Workstation,
     pub store: &'a Store,
-    /// The jobs that it was to drive; empty: all.
     pub jobs: &'a [JobId],
 }
 
 impl Undriven<'_> {
-    /// Prints the message, if there are such jobs and the job root answers in time.
     pub async fn tell(&self, context: &Context) {
         let found = tokio::select! {
             found = self.found(context) => found,
