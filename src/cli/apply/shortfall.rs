@@ -4,8 +4,8 @@
 //!   no end yet ─┬─ it was asked to end ──> it ends
 //!               └─ else ─────────────────> nothing
 //!   ended ──────┬─ with success ─────────> nothing
-//!               └─ else ─ `lamp start`ed again? ─┬─ runs or succeeded ─> it goes on, or nothing
-//!                                                └─ no, or ended too ──> it has ended
+//!               └─ else ─ continued? ─┬─ runs or succeeded ─> it goes on, or nothing
+//!                                     └─ no, or ended too ──> it has ended
 //! ```
 //!
 //! Not here: what is done about it (`policy::schedule::apply_diff`).

@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// connections without answers is silent for two minutes.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// Runs a command, and says what it waits for if nothing was printed for [`SILENCE_MAX`].
+/// Runs a command, and says what it waits for if nothing was printed for `SILENCE_MAX`.
 pub async fn never_silent<T>(context: &Context, what: impl std::fmt::Display, work: impl Future<Output = T>) -> T {
     // Earlier output does not count.
     let _before = context.printer.has_spoken();
