@@ -89,8 +89,8 @@ pub fn armed(trial: &Trial, patience: Span) -> Span {
     }
 }
 
-/// The job of a trial: the smallest machine without an agent, a single attempt, and a deadline for the
-/// launch. `within` is the switch's time, or a test's.
+/// The job of a trial: the smallest machine without an agent, a single attempt, and a deadline for
+/// the launch. `within` is the switch's time, or a test's.
 pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types: &[String]) -> Spec {
     let patience = trial.lease.duration() + within.duration();
     let machine = MachineSpec {

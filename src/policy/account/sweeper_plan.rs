@@ -123,8 +123,8 @@ pub fn plan_sweeper_removal(names: &SetupNames, found: &SweeperFound, used: &InU
     lines.into_iter().flatten().chain(records).collect()
 }
 
-/// A user without permission for Lambda has probably not set up a sweeper, so the
-/// removal continues.
+/// A user without permission for Lambda has probably not set up a sweeper, so the removal
+/// continues.
 fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, step: SweeperStep) -> Option<SetupLine> {
     match found {
         Found::Nothing => None,

@@ -81,9 +81,9 @@ pub fn is_by_another(tried: &Tried, own: &str) -> bool {
     tried.switch == Switch::Sweep && tried.proven && !tried.said.starts_with(own)
 }
 
-/// A sweep by another program proves nothing if the owner's sweeper should have come and did not.
-/// It would hide that for as long as the proof holds. `before` and `after` the trial; an unreadable
-/// state counts as missing if it was missing before.
+/// A sweep by another program proves nothing if the owner's sweeper was due and missing. It would
+/// hide that for as long as the proof holds. `before` and `after` the trial; an unreadable state
+/// counts as missing if it was missing before.
 pub fn stands_in(mut tried: Tried, before: &Expected, after: &Expected) -> Tried {
     let missing = match (before, after) {
         (_, Expected::Missing(missing)) | (Expected::Missing(missing), Expected::Unknown(_)) => missing,
