@@ -1,6 +1,6 @@
 //! The only place that picks adapters for ports.
 //!
-//! What must never live here: a decision about a job.
+//! Not here: a decision about a job.
 
 pub mod agent;
 mod orphaned_run;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 use crate::adapters::host::system_clock::SystemClock;
 use crate::ports;
 
-// What ships, what must not, and what comes home: plain functions of one workdir, so that they need no port.
+// Functions on one workdir, which need no port: what is uploaded, what must not be, what is
+// downloaded.
 #[cfg(feature = "lamp")]
 pub use crate::adapters::recordings::capacity_trace::{CapacityTrace, TraceError, read_capacity};
 #[cfg(feature = "lamp")]
@@ -39,7 +40,7 @@ pub use crate::adapters::workdir::unpack::{ArchiveError, ArchiveLimits, Unpacked
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workstation::downloaded_file::{Beside, KeptFile, date as date_file, free_bytes, make_writable};
 
-/// An error in words, for whoever may not name a port.
+/// Error types, for modules that may not import ports.
 #[cfg(feature = "lamp")]
 pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes};
 
@@ -48,7 +49,7 @@ pub use crate::adapters::store::open::{OpenError, open as open_store};
 #[cfg(feature = "lamp")]
 pub use workstation::{AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder, random_letters, remove_scratch};
 
-/// Whether this program can drive machines of a cloud; what it was built without it refuses in words.
+/// Whether this program can drive machines of a cloud. Otherwise it refuses with a message.
 pub fn is_built_for(cloud: crate::market::Cloud) -> bool {
     match cloud {
         crate::market::Cloud::Local => cfg!(feature = "lamp"),
@@ -56,19 +57,19 @@ pub fn is_built_for(cloud: crate::market::Cloud) -> bool {
     }
 }
 
-/// The time, for whoever may not name a port.
+/// The time, for modules that may not import ports.
 pub type Clock = Arc<dyn ports::Clock>;
 
-/// A service manager, for whoever may not name a port.
+/// A service manager, for modules that may not import ports.
 pub use crate::ports::Service;
 
-/// What a listing says of an object, for whoever may not name a port.
+/// A listed object, for modules that may not import ports.
 pub use crate::ports::{ObjectMeta, StoreError};
 
-/// A job root, for whoever may not name a port.
+/// A job root, for modules that may not import ports.
 pub type Store = Arc<dyn ports::Store>;
 
-/// The machine's own clock.
+/// The system clock.
 pub fn clock() -> Clock {
     Arc::new(SystemClock)
 }

@@ -1,4 +1,4 @@
-//! What is set up once in a cloud account: roles, permissions, bucket, sweeper; and what is found
+//! The setup of a cloud account: roles, permissions, bucket, sweeper, and the state found
 //! there.
 
 mod inventory;

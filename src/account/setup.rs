@@ -1,4 +1,4 @@
-//! What an account needs for our machines: the bucket, the role, the security group. Data only.
+//! The setup that our machines need: the bucket, the role, the security group. Data only.
 //!
 //! `policy::account::setup_plan` decides the steps from found to wanted.
 

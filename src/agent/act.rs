@@ -1,4 +1,4 @@
-//! Act: carries out a step, with no choice left to make.
+//! Act: carries out a step. Every choice is already made.
 
 use std::io;
 use std::sync::Arc;
@@ -19,40 +19,42 @@ use crate::market::Span;
 use crate::policy::{Afterwards, Decision, End, SERVICE, Stage, Step};
 use crate::ports::{Ended, Launch, Signal, Workload, WorkloadError};
 
-/// The log of one start may take this much disk while the store does not take it: some minutes of a talkative program,
-/// and small beside the disks that training machines have.
+/// Disk space for the log of one start while the store does not take it. It holds some minutes of a
+/// verbose program, and is small beside the disks of training machines.
 const LOG_SPOOL_BYTES_MAX: u64 = 512 << 20;
 
-/// How long a killed process may still be there before its end is taken for granted. The holder itself waits ten seconds
-/// and the record of the end as long again; a healthy kernel needs milliseconds.
+/// How long to wait for a killed process before its end is assumed. The holder waits ten seconds,
+/// and as long again for the record of the end. A healthy kernel needs milliseconds.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(35);
 
-/// How long the machine's own service manager and the holder may take over a start. The holder's first word is waited for thirty
-/// seconds; shorter than a minute gives up a start that a busy machine would still make, and longer pays for one that never comes.
+/// How long the service manager and the holder may take to start a command. The holder waits thirty
+/// seconds for the first reply. Shorter than a minute gives up starts on a busy machine; longer
+/// pays for a start that never happens.
 const START_MAX: Duration = Duration::from_secs(120);
 
-/// How long the killing of a tree may take. The holder and the kernel have some thirty seconds in all; whoever is still there then
-/// ends with the machine.
+/// How long the kill of a tree may take. The holder and the kernel need about thirty seconds.
+/// Processes that remain then end with the machine.
 const KILLED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Of the grace of a workload that handles SIGTERM, the end that its other processes have to end in order. Longer cuts the last save
-/// short; shorter kills what would have ended.
+/// The last part of a workload's SIGTERM grace, for the processes without a handler to exit. Longer
+/// cuts the last save short; shorter kills processes that would have exited.
 const TREE_GRACE: Duration = Duration::from_secs(2);
 
-/// The answer of a workload in which no process has a handler for the signal that asks for a checkpoint.
+/// The failure when no process of the workload has a handler for the checkpoint signal.
 pub(super) const NOBODY: &str = "no process of the workload has a handler for the checkpoint signal";
 
-/// What did not answer in its time has failed.
+/// The error for an act without an answer in time.
 pub(super) fn in_no_time(act: &'static str, within: Duration) -> WorkloadError {
     let cause = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", within.as_secs()));
     WorkloadError::Failed { act, cause }
 }
 
 impl Agent {
-    /// Carries out what a decision says; gives it back when it ends the attempt.
+    /// Carries out a decision. Returns it if it ends the attempt.
     pub(super) async fn act(&mut self, decision: Option<Decision>) -> Option<Decision> {
         let decision = decision?;
-        // The ladder may have gone past its rung between two samples: what the processes wait for is only to be seen now.
+        // Between two samples the policy may have skipped its `Stacks` step. Record the stacks now,
+        // before the processes are gone.
         if decision.reason.policy == "stall" && matches!(decision.step, Step::Restart { .. } | Step::End(_)) {
             self.record_stacks(&decision.reason).await;
         }
@@ -69,7 +71,7 @@ impl Agent {
         None
     }
 
-    /// Puts a sentence where people look: the status, the journal, the program's own words.
+    /// Tells people: in the status, the journal and the agent's own output.
     fn tell(&mut self, reason: &Reason) {
         let kind = format!("{}:", reason.verdict);
         let text = if reason.text.starts_with(&kind) { reason.text.clone() } else { format!("{kind} {}", reason.text) };
@@ -87,7 +89,7 @@ impl Agent {
         self.alive_while(stack_dumps::collect(&self.out, &self.journal, &*self.world.stacks, &scope)).await;
     }
 
-    /// One picture a spell of stalling is enough.
+    /// One stack dump per stall is enough.
     fn warned_of_stacks(&mut self, reason: &Reason) -> bool {
         if self.has_said(&Topic::Stacks) {
             return true;
@@ -98,10 +100,11 @@ impl Agent {
         false
     }
 
-    /// Asks the workload for a checkpoint; the upload goes on beside the loop. One that is saving already is not asked again.
+    /// Asks the workload for a checkpoint. The upload runs beside the loop. A save that is in
+    /// progress is not asked for again.
     pub(super) fn begin_save(&mut self, asked_by: &'static str) {
         let Some((checkpoints, spec)) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone()) else { return };
-        // A signal that ends the workload is for its end only.
+        // A signal that ends the workload is only for its end.
         let signal = spec.signal.as_deref().and_then(Signal::from_name).filter(|signal| signal.asks());
         let Some((signal, workload)) = signal.zip(self.workload.clone()) else { return };
         self.warned.asked = Some(self.out.clock.now());
@@ -111,7 +114,8 @@ impl Agent {
         }
         let (journal, saves, within) = (self.journal.clone(), self.saves.begin(), spec.grace.duration());
         tokio::spawn(async move {
-            // First a look at the folder, so that what changes after the signal is known to be its answer.
+            // Look at the folder first: later changes are then known to be the answer to the
+            // signal.
             let ask = checkpoints.ask().await;
             let asked = workload.ask(signal);
             if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
@@ -123,7 +127,7 @@ impl Agent {
                 Err(error) => Saved::Failed(super::report::retry_sender::chain(&error)),
             };
             if saves.is_closed() {
-                // Another save took its place, and tells what came of it.
+                // Another save replaced this one and reports its own result.
                 return;
             }
             match &saved {
@@ -139,7 +143,7 @@ impl Agent {
 
     fn obey_checkpoint_wish(&mut self) {
         let wished = self.requests.wishes.borrow().checkpoint;
-        // Whoever wishes while a save is under way wants what is done since: it is asked for after that one.
+        // A request during a save is served after it, to include the work since.
         let may_ask = self.phase == AttemptPhase::Running && !self.saves.is_under_way();
         if may_ask && wished > self.memory.checkpoint_wish {
             self.memory.checkpoint_wish = wished;
@@ -159,21 +163,23 @@ impl Agent {
         self.memory.ending = Some(Ending::Restart);
         self.keep();
         self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), None).await;
-        // A delay may be long: a notice, a wish or a limit ends it, and nothing is started for that.
+        // The delay may be long. A notice, a request or a limit interrupts it, and no restart
+        // follows.
         if let Some(decision) = self.guard_for(after.duration()).await {
             return Some(decision);
         }
         self.take_back(&Topic::Verdict("stalled".into()));
         self.take_back(&Topic::Stacks);
-        // What was stopped may be the setup.
+        // The stopped command may be the setup.
         self.proceed().await
     }
 
-    /// Ends the running process and all that it left behind. Gives up on nothing: afterwards the tree is gone.
+    /// Ends the running process and all that it left behind. Afterwards the tree is gone.
     pub(super) async fn stop_workload(&mut self, grace: Duration, ahead: Option<&Ahead>) {
         let Some(workload) = self.workload.take() else { return };
         if self.ended.is_none() {
-            // Those that handle it first; their children and launchers when they are gone, or shortly before the grace is over.
+            // First the processes that have a handler. Their children and launchers follow when
+            // these are gone, or shortly before the grace ends.
             if let Err(error) = workload.tell(Signal::Term) {
                 tracing::warn!("{error}");
             }
@@ -192,7 +198,7 @@ impl Agent {
             self.journal.record(What::Attention { text: format!("something of the workload could not be killed: {error}") });
         }
         if self.ended.is_none() {
-            // A process that hangs in a dead driver or file system ends with the machine and not before.
+            // A process that hangs in a driver or file system only ends with the machine.
             let ended = self.patiently(&*workload, UNKILLABLE_AFTER, None).await.unwrap_or_default();
             self.observe(super::wake::Wake::Ended(ended)).await;
         }
@@ -200,7 +206,7 @@ impl Agent {
         self.logs.ended(self.memory.start);
     }
 
-    /// Waits for the end of the workload, alive for the watchdog, at most so long.
+    /// Waits for the end of the workload, at most this long, and keeps the watchdog fed.
     async fn patiently(&mut self, workload: &dyn Workload, grace: Duration, ahead: Option<&Ahead>) -> Option<Ended> {
         let until = self.out.clock.mono() + grace;
         loop {
@@ -219,7 +225,7 @@ impl Agent {
             self.world.service.alive();
             self.report();
             if *self.news.signals.borrow() > 1 {
-                // A second Ctrl-C: the person does not want to wait.
+                // After a second Ctrl-C the user does not want to wait.
                 return None;
             }
         }
@@ -251,7 +257,7 @@ impl Agent {
         self.ended = None;
         self.output.begins();
         self.ran = Ran::from((!is_setup).then(|| self.out.clock.mono()));
-        // Whoever was saving is gone.
+        // The process that was saving is gone.
         self.saves.forget();
         self.warned.asked = None;
         self.board.restarted(self.out.clock.now());
@@ -266,7 +272,7 @@ impl Agent {
         }
         let launch = self.launch(argv);
         let command = shown(&launch.argv);
-        // A holder may take as long over its first word as the watchdog waits for ours.
+        // The holder's first reply may take as long as the watchdog timeout.
         let started = self.alive_while(self.out.within(START_MAX, self.world.workloads.start(&launch))).await;
         match started.unwrap_or_else(|| Err(in_no_time("start", START_MAX))) {
             Ok(workload) => {
@@ -287,7 +293,7 @@ impl Agent {
     pub(super) fn cannot_start(&mut self, error: &WorkloadError) -> Decision {
         let text = super::report::retry_sender::chain(error);
         let because = if self.memory.stage == Stage::Setup { EndedBecause::SetupFailed } else { EndedBecause::Failed };
-        // 127 is what a shell reports for a command that is not there, 126 for one that cannot be executed.
+        // As in a shell: 127 for a command that is not found, 126 for one that cannot be executed.
         if let WorkloadError::CannotExecute { cause, .. } = error {
             let code = if cause.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             let exit = crate::job::ExitStatus { code: Some(code), ..Default::default() };
@@ -296,7 +302,7 @@ impl Agent {
         self.gives_up("workload", because, text)
     }
 
-    /// The end of an attempt in which nothing ran that could be saved.
+    /// Ends an attempt in which nothing ran that could be saved.
     pub(super) fn gives_up(&mut self, policy: &str, because: EndedBecause, text: String) -> Decision {
         let reason = Reason::new(self.out.clock.now(), policy, because.word(), text);
         self.journal.record(What::Verdict { reason: reason.clone() });
@@ -308,7 +314,7 @@ impl Agent {
     fn launch(&self, argv: Vec<String>) -> Launch {
         let attempt = &self.attempt;
         let spec = &attempt.resolved.spec;
-        // A start again in this attempt finds what the one before it saved.
+        // A second start in this attempt resumes from what the previous one saved.
         let resume = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()).or_else(|| self.memory.resumed_from.clone());
         let place = Place {
             job: attempt.job(),

@@ -1,12 +1,13 @@
-//! Signs of life that the workload leaves: progress lines, log lines that match, the done marker, checkpoint marks.
+//! Signs of activity from the workload: progress lines, matching log lines, the done marker, checkpoint
+//! marks.
 //!
 //! ```text
 //!   LAMP_PROGRESS file ──> ProgressTail::poll ──┐
-//!   log ──────────────────> logship ────────────┼──> Board ──> samples, status, checkpoints
+//!   log ──────────────────> LogShipper ─────────┼──> Board ──> samples, status, checkpoints
 //!   checkpoint folder ────> checkpoints ────────┘
 //! ```
-//! A line that is not understood is a sign of life too, and said once. What must never live here: whether the signs are
-//! enough (that is `policy`).
+//! A line that cannot be parsed is also a sign of activity, and is reported once. `policy` decides
+//! whether the signs are enough.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -18,15 +19,15 @@ use crate::instance::Marks;
 use crate::job::{Progress, ProgressLine};
 use crate::ports::Clock;
 
-/// Intervals from which the median step time is taken: enough to outvote an evaluation every ten steps, few enough to
-/// follow a change of pace.
+/// The number of intervals for the median step time. More than enough to ignore an evaluation every
+/// ten steps; few enough to follow a change of speed.
 const INTERVALS_MAX: usize = 51;
 
-/// What the workload has said of itself so far. Cheap to clone; all clones are one board.
+/// What the workload has reported so far. Clones are cheap and share one board.
 #[derive(Clone, Default)]
 pub struct Board {
     inner: Arc<Mutex<Inner>>,
-    /// A checkpoint mark was seen: the folder should be looked at before the workload goes on to the next.
+    /// A checkpoint mark was seen: look at the folder before the workload starts the next one.
     marked: Arc<Notify>,
 }
 
@@ -36,26 +37,29 @@ struct Inner {
     began: Option<jiff::Timestamp>,
     marks: Marks,
     progress: Progress,
-    /// Seconds for one unit of `step`, newest last.
+    /// Seconds per step, newest last.
     intervals: Vec<f64>,
-    /// When the step last grew, by the steady clock; `None` until a step was seen as it happened.
+    /// When the step last grew, by the monotonic clock. `None` until a step was seen as it
+    /// happened.
     stepped: Option<(Duration, f64)>,
     done: Option<Duration>,
-    /// Explicit checkpoint marks: how many, and the step at the newest.
+    /// Explicit checkpoint marks: their number, and the step at the newest.
     saved: u64,
     saved_step: Option<f64>,
-    /// Marks that were read and are not counted yet, and by when the newest of those that are was made.
+    /// Marks that were read but not counted yet. `marked_by`: the newest counted mark was made by
+    /// then.
     unsettled: u64,
     marked_by: Option<i64>,
-    /// A mark was in the file, whenever it was made.
+    /// Whether the file had a mark, of whatever age.
     has_marked: bool,
-    /// The newest step that the newest start has told.
+    /// The newest step that the newest start has reported.
     told: Option<f64>,
     /// The longest silence of a workload that reports, seconds.
     silent_secs: Option<f64>,
-    /// The job tells its steps itself, by its progress file or its pattern: what stock programs print says no more then.
+    /// The job reports its steps itself, by its progress file or its pattern. Printed progress bars
+    /// no longer count then.
     tells: bool,
-    /// There was a line of the progress file.
+    /// The progress file had a line.
     has_written: bool,
 }
 
@@ -82,13 +86,13 @@ impl Board {
         self.inner().progress.clone()
     }
 
-    /// When the workload said that it is done, by the steady clock.
+    /// When the workload reported that it is done, by the monotonic clock.
     pub fn done(&self) -> Option<Duration> {
         self.inner().done
     }
 
-    /// Forgets that it is done, before a new start of the workload. A marker file older than this start is not its word:
-    /// it came with the workdir, or an earlier start left it.
+    /// Forgets the done mark before a new start of the workload. A marker file older than this
+    /// start does not count: it came with the workdir, or from an earlier start.
     pub fn restarted(&self, at: jiff::Timestamp) {
         let mut inner = self.inner();
         (inner.done, inner.told) = (None, None);
@@ -103,7 +107,7 @@ impl Board {
         self.inner().marks.log_bytes += bytes;
     }
 
-    /// A mark without a step: a log line that matches, or a line that is not understood.
+    /// A sign without a step: a matching log line, or a line that cannot be parsed.
     pub(crate) fn sign(&self) {
         self.inner().marks.progress += 1;
     }
@@ -125,20 +129,20 @@ impl Board {
         self.inner().silent_secs
     }
 
-    /// Resolves when there is a mark that was not waited for yet.
+    /// Resolves when there is a new mark since the last call.
     pub(crate) async fn marked(&self) {
         self.marked.notified().await;
     }
 
-    /// Explicit checkpoint marks that were seen as they came, and the step at the newest of all, also of those that an agent
-    /// before this one has seen.
+    /// The number of explicit checkpoint marks that were seen as they came, and the step at the
+    /// newest. The step includes marks that an earlier agent saw.
     pub(crate) fn saved(&self) -> (u64, Option<f64>) {
         let inner = self.inner();
         (inner.saved, inner.saved_step)
     }
 
-    /// By when the newest of those marks was made, in nanoseconds since 1970 by the file system of the progress file. What it
-    /// covers was written by then.
+    /// When the newest of those marks was made at the latest, in nanoseconds since 1970, by the
+    /// progress file's file system. The files it covers were written before.
     pub(crate) fn marked_by(&self) -> Option<i64> {
         self.inner().marked_by
     }
@@ -156,7 +160,7 @@ impl Board {
         self.marked.notify_one();
     }
 
-    /// Whether its steps are known from what it prints alone: such a job marks no checkpoint.
+    /// Whether its steps are known only from its output. Such a job marks no checkpoints.
     pub(crate) fn prints_steps(&self) -> bool {
         let inner = self.inner();
         inner.tells && !inner.has_written
@@ -166,17 +170,18 @@ impl Board {
         self.inner().has_marked
     }
 
-    /// The newest step that was seen as it happened and is of the newest start. Those of before say nothing of what is saved now.
+    /// The newest step of the newest start that was seen as it happened. Steps of earlier starts do
+    /// not tell what is saved now.
     pub(crate) fn told(&self) -> Option<f64> {
         self.inner().told
     }
 
-    /// `timed`: the step was seen as it happened, so that it may count for the pace.
+    /// `timed`: the step was seen as it happened, so it may count for the speed.
     pub(crate) fn step(&self, step: f64, now: Moment, timed: bool) {
         self.inner().told(step, now, timed);
     }
 
-    /// The step that the job itself has told: what is shown for people may be counted otherwise.
+    /// The step that the job itself reported. Progress bars may count differently.
     pub(crate) fn told_ever(&self) -> Option<f64> {
         let inner = self.inner();
         inner.progress.step.filter(|_| inner.tells)
@@ -186,7 +191,8 @@ impl Board {
         self.inner().tells
     }
 
-    /// A bar or a line for people shows this. It never names a checkpoint. Without a total no time left is given.
+    /// Shows a progress bar or line. It never names a checkpoint. Without a total there is no time
+    /// left.
     pub(crate) fn shown(&self, stand: Stand, loss: Option<f64>, now: Moment, timed: bool) {
         let mut inner = self.inner();
         if inner.tells {
@@ -221,7 +227,7 @@ impl Board {
             inner.done.get_or_insert(now.mono);
         }
         if line.checkpoint.is_some() {
-            // One that was seen as it was made has no step of an earlier start.
+            // A mark that was seen as it was made cannot have the step of an earlier start.
             (inner.has_marked, inner.saved_step) = (true, if timed { inner.told } else { inner.progress.step.filter(|_| inner.tells) });
         }
         if line.checkpoint.is_some() && timed {
@@ -235,7 +241,7 @@ impl Board {
 }
 
 impl Inner {
-    /// By the job itself.
+    /// A step that the job itself reported.
     fn told(&mut self, step: f64, now: Moment, timed: bool) {
         if !step.is_finite() {
             return;
@@ -247,7 +253,7 @@ impl Inner {
         }
     }
 
-    /// From now on the job's own steps count alone.
+    /// From now on only the job's own steps count.
     fn begins_to_tell(&mut self) {
         if !std::mem::replace(&mut self.tells, true) {
             (self.progress.total, self.progress.loss) = (None, None);
@@ -255,7 +261,7 @@ impl Inner {
         }
     }
 
-    /// Steps of another kind.
+    /// Earlier steps had another unit.
     fn forget_pace(&mut self) {
         self.intervals.clear();
         (self.stepped, self.progress.secs_per_step) = (None, None);
@@ -299,7 +305,7 @@ impl Inner {
 mod tests {
     use super::*;
 
-    /// Seed 775 of the false world: after a reboot, step 0 was saved and called 17.
+    /// Seed 775 of the simulation: after a reboot, step 0 was saved as step 17.
     #[test]
     fn what_an_earlier_start_has_told_is_not_the_step_of_this_one() {
         let (board, at) = (Board::default(), jiff::Timestamp::UNIX_EPOCH);

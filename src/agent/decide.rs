@@ -17,13 +17,14 @@ use crate::policy::{
 };
 use crate::ports::PowerOff;
 
-/// What EC2 gives before it takes a spot machine.
+/// The notice that EC2 gives before it interrupts a spot machine.
 const CLOUDS_NOTICE: Span = Span::from_secs(120);
 
-/// Logs, outputs and the way out: a few seconds on a quiet day.
+/// For logs, outputs and power-off: they usually take a few seconds.
 pub(crate) const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
 
-/// How often the drawers of time and the rhythm are kept on disk: a crash of the agent loses at most this much of them.
+/// How often the time counters and the rhythm are written to disk: a crash of the agent loses at
+/// most this much of them.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// What became of the cloud's notices so far.
@@ -31,15 +32,15 @@ const KEEP_EVERY: Duration = Duration::from_secs(30);
 pub(crate) struct Warned {
     /// The notice that counts now.
     pub notice: Option<Notice>,
-    /// Its time as the agent counts it, by what the clocks say now.
+    /// The notice's time on the agent's clock, recomputed from the present clocks.
     pub at: Option<Timestamp>,
     pub first_seen: Option<Timestamp>,
-    /// When the workload was asked to save because of it, and whether a complete checkpoint came of that.
+    /// When the notice made the agent ask for a save, and whether a complete checkpoint followed.
     pub asked: Option<Timestamp>,
     pub saved: bool,
-    /// It was asked before that, and its answer counts.
+    /// A save was already in progress, and its result counts.
     pub joined: bool,
-    /// Notices that turned out to be void: the cloud did not take the machine.
+    /// Notices that passed without an interruption.
     pub void: Vec<Notice>,
 }
 
@@ -75,7 +76,7 @@ impl Agent {
             left_behind: self.ended.map_or(0, |ended| ended.orphans),
             in_background: self.ended.map_or(0, |ended| ended.behind),
             ran_for: self.ran.lasted(self.ended.is_some(), self.out.clock.mono()),
-            // At a workstation, and where somebody started the agent by hand, whoever types is whoever waits for the end.
+            // On a workstation, and in a stand-alone run, the typing user waits for the job's end.
             typed: self.watching.typed().filter(|_| self.world.own_machine && !self.alone()),
         });
         let action = self.watch_action(&decision);
@@ -83,8 +84,8 @@ impl Agent {
         decision
     }
 
-    /// What is broken of the machine: said once, and kept over a crash. Where somebody runs the agent by hand there is no
-    /// other machine to go to, so it is only said.
+    /// A hardware fault: reported once, and kept over a crash. In a stand-alone run there is no
+    /// other machine, so it is only reported.
     fn look_for_faults(&mut self) -> Option<HardwareFault> {
         let fault = self.watching.fault();
         if fault.as_ref().map(|fault| &fault.text) != self.memory.hardware.as_ref().map(|fault| &fault.text) {
@@ -97,12 +98,12 @@ impl Agent {
         fault.filter(|_| !self.alone())
     }
 
-    /// The time that limits, deadlines and waits are counted in: see [`super::startup::attempt::Anchor`].
+    /// The time for limits, deadlines and waits: see [`super::startup::attempt::Anchor`].
     pub(crate) fn steady_now(&self) -> Timestamp {
         self.anchor.carried(self.out.clock.mono())
     }
 
-    /// A clock that was wrong when this life of the machine began.
+    /// Corrects a clock that was wrong at boot, by the job root's clock.
     pub(crate) fn look_at_clock(&mut self) {
         let Some(put_right) = self.heartbeat.dated().and_then(|dated| self.anchor.by_the_store(self.attempt.launched, dated)) else { return };
         tracing::warn!(
@@ -114,7 +115,7 @@ impl Agent {
         self.keep();
     }
 
-    /// What a crash or a reboot may cost half a minute of.
+    /// A crash or a reboot may lose half a minute of this.
     pub(crate) fn keep_now_and_then(&mut self) {
         self.look_at_clock();
         self.look_at_age();
@@ -127,7 +128,8 @@ impl Agent {
         }
     }
 
-    /// A machine that was kept for a look is on its way out: an agent that comes after this one goes on with that alone.
+    /// A machine kept for inspection now terminates: a restarted agent continues with the
+    /// termination.
     pub(crate) fn forget_the_look(&mut self, how: PowerOff, end: End, reason: &Reason) {
         if how == PowerOff::Terminate && end.then != Afterwards::Terminate {
             self.memory.ending = Some(Ending::End { end: End { then: Afterwards::Terminate, ..end }, reason: reason.clone() });
@@ -135,7 +137,7 @@ impl Agent {
         }
     }
 
-    /// Somebody asked for more time: whatever they do with it, it is not idle already.
+    /// A user asked for more time: idle time counts from zero again.
     fn look_for_extension(&mut self) {
         let (granted, kill_at) = (self.granted(), self.kill_at());
         if granted != self.memory.granted || kill_at != self.memory.kill_at {
@@ -151,7 +153,8 @@ impl Agent {
         }
     }
 
-    /// A save that takes longer than the interval, or than the cloud's notice, is said once, with its numbers.
+    /// Reports once, with numbers, a save that takes longer than the interval or the cloud's
+    /// notice.
     fn look_at_cadence(&mut self) {
         let Some((spec, save)) = self.attempt.resolved.spec.checkpoint.as_ref().zip(self.checkpoints.as_ref().and_then(|saves| saves.secs_p95()))
         else {
@@ -177,14 +180,14 @@ impl Agent {
         self.ended.filter(|_| self.memory.stage == Stage::Main).map(|ended| ended.exit)
     }
 
-    /// What people want: requests from the job directory, and Ctrl-C in a stand-alone run.
+    /// What users ask for: requests in the job directory, and Ctrl-C in a stand-alone run.
     pub(crate) fn wish(&self) -> Option<EndWish> {
         let pressed = *self.news.signals.borrow();
         let by_signal = (pressed > 0).then(|| EndWish { cancel: pressed > 1, by: "a signal".into(), at: self.out.clock.now() });
         by_signal.or_else(|| self.requests.wishes.borrow().end.clone())
     }
 
-    /// A controller wants this attempt to make room for the next.
+    /// The controller's request that this attempt moves to another machine.
     pub(crate) fn moves(&self) -> Option<MoveWish> {
         self.requests.wishes.borrow().moves.clone().filter(|wish| wish.attempt == self.attempt.no && !self.alone())
     }
@@ -208,13 +211,13 @@ impl Agent {
         }
     }
 
-    /// Keeps the newest interruption or scheduled end in mind, and tells the workload of it.
+    /// Keeps the newest interruption or scheduled end, and tells the workload about it.
     pub(crate) fn look_for_notice(&mut self, now: Timestamp) {
         let Some(channel) = &mut self.news.notices else { return };
         let facts = channel.borrow_and_update().clone();
         self.tell_of_silence(facts.silent_since);
         self.tell_of_measurements();
-        // A scheduled event can be called off; an interruption never is.
+        // The cloud may cancel a scheduled event, but never an interruption.
         if let Some(notice) = &self.warned.notice
             && notice.kind == NoticeKind::Maintenance
             && facts.failures == 0
@@ -231,12 +234,12 @@ impl Agent {
             let void = std::mem::take(&mut self.warned.void);
             self.warned = Warned { notice: Some(notice), first_seen: Some(now), void, ..Warned::default() };
         }
-        // At each look: a clock may be set after the notice came.
+        // At each tick, since the clock may be set after the notice came.
         let right = self.right_time();
         self.warned.at = self.warned.notice.as_ref().map(|notice| carried(notice.at, now, right));
     }
 
-    /// What time it is for the cloud: by the wall clock, unless the store has shown that this is wrong.
+    /// The cloud's time: the wall clock, unless the store's clock proves it wrong.
     fn right_time(&self) -> Timestamp {
         let wall = self.out.clock.now();
         let Some((mono, dated)) = self.heartbeat.dated() else { return wall };
@@ -246,7 +249,7 @@ impl Agent {
         if (-BEHIND_MAX..=ASKED_FOR).contains(&ahead) { wall } else { at_least }
     }
 
-    /// The notice as a file: for scripts that look there instead of waiting for a signal.
+    /// Writes the notice file, for scripts that poll it instead of handling a signal.
     fn tell_workload(&self, notice: &Notice) {
         let bytes = crate::jobdir::encode(notice);
         if let Err(error) = self.out.files.replace(&self.attempt.notice_file(), &bytes) {
@@ -254,10 +257,10 @@ impl Agent {
         }
     }
 
-    /// The first limit that has been reached; the levels before it are told once.
+    /// The first limit that is reached. Earlier warning levels are told once.
     pub(crate) fn limit(&mut self, now: Timestamp) -> Option<Reached> {
         let account = self.account();
-        // Nearly always it says nothing new, and then nobody needs the words.
+        // Usually there is no news, and the text is not needed.
         let level = limit_level(&account, now)?;
         if level <= self.limit_level && level != LimitLevel::Reached {
             self.limit_level = level;
@@ -266,9 +269,10 @@ impl Agent {
         let verdict = judge_limits(&account, now);
         let (next, reason) = verdict.next.zip(verdict.reason)?;
         if verdict.level == LimitLevel::Reached {
-            // Seed 18000253 of 24 h: a machine was launched with what was added to the budget, and ended before it had read of that.
-            // The cap in its tags says all that was granted.
-            // And by a clock that was wrong as the machine booted each of them may seem to be over.
+            // Requests may have raised the limits of a machine that was launched with them (seed
+            // 18000253 of 24 h), so wait until they are read. Only the hard cap in the tags already
+            // includes every grant. With a clock that was wrong at boot, limits may also seem to be
+            // over.
             let mono = self.out.clock.mono();
             let may_judge = self.requests.are_known(mono) && (self.heartbeat.is_dated() || self.requests.were_waited_for(mono));
             if next.kind.ended_because() != EndedBecause::HardEnd && !may_judge {
@@ -286,13 +290,14 @@ impl Agent {
         None
     }
 
-    /// The hard cap as it was at the launch, or as somebody has raised it since.
+    /// The hard cap from the launch, or as the user has raised it since.
     pub(crate) fn kill_at(&self) -> Option<Timestamp> {
         let raised = self.news.notices.as_ref().and_then(|channel| channel.borrow().kill_at);
         self.attempt.kill_at.max(self.memory.kill_at).max(raised)
     }
 
-    /// What was granted so far, also while nobody answers: it only grows.
+    /// The time and budget granted so far. They only grow, so the last known values hold while the
+    /// store is silent.
     pub(crate) fn granted(&self) -> Extension {
         let (wishes, kept) = (self.requests.wishes.borrow(), self.memory.granted);
         Extension { time: wishes.more_time.max(kept.time), budget: wishes.more_budget.max(kept.budget) }
@@ -310,9 +315,9 @@ impl Agent {
         }
     }
 
-    /// What the end takes, so that it fits before a limit: the measured save (the grace while unmeasured), the end of the
-    /// workload, and some seconds to upload and power off. Never more than a tenth of the limit on the run time: a short
-    /// limit is for a short job.
+    /// The time that the end needs before a limit. It is the measured save (else the grace), the
+    /// end of the workload, and some seconds to upload and power off. At most a tenth of the limit
+    /// on the run time, so that a short job keeps most of its time.
     fn drain_allowance(&self) -> Span {
         let spec = &self.attempt.resolved.spec;
         let save = match (&self.checkpoints, &spec.checkpoint) {
@@ -325,8 +330,9 @@ impl Agent {
     }
 }
 
-/// A time that the cloud names, as the agent counts: so far from now as it is by the time that is right. They differ when the clock
-/// was wrong as the agent began, on a machine that finds out the right time after it has started. In whole seconds, as clouds speak.
+/// Converts a time that the cloud names to the agent's clock: the distance from now stays the same.
+/// The clocks differ when the agent started with a wrong time. In whole seconds, as clouds report
+/// them.
 fn carried(at: Timestamp, now: Timestamp, right: Timestamp) -> Timestamp {
     let ahead = (now.duration_since(right).as_secs_f64()).round() as i64;
     at.checked_add(SignedDuration::from_secs(ahead)).unwrap_or(at)

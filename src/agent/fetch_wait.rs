@@ -1,6 +1,6 @@
-//! Waits for what is fetched, and obeys meanwhile what cannot wait: a cancel, a notice, the limits.
+//! Waits for a download, and meanwhile reacts to a cancel, a notice or a limit.
 //!
-//! What must never live here: what is fetched, and when it is given up (`fetching`).
+//! Not here: what is downloaded, and when it is given up (`fetch_status`).
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::run_loop::Agent;
 use super::startup::fetch_status::Fetching;
 use crate::policy::Decision;
 
-/// Between two looks at how the fetching stands. Oftener shows nobody anything sooner, since the heartbeat is slower; less often
-/// leaves what is over for longer in the status.
+/// The time between two looks at the download. More often shows nothing sooner, since the heartbeat
+/// is slower. Less often leaves stale text in the status for longer.
 const FETCH_LOOK: Duration = Duration::from_secs(2);
 
 impl Agent {
-    /// What comes of it, or why it is given up; or the decision that ends the attempt meanwhile.
+    /// Returns the result, or why the download is given up; or the decision that ends the attempt.
     pub(crate) async fn patient_fetch<T>(
         &mut self,
         fetching: &Fetching,

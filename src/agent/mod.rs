@@ -1,14 +1,14 @@
-//! The agent: on the machine that trains, from the lease to the power switch.
+//! The agent: on the machine that trains, from the lease to power-off.
 //!
 //! ```text
 //!   boot ──> tick (wake, observe, decide, act) ──> drain ──> power off
-//!              │ observe: senses, workload, notices, wishes, marks
+//!              │ observe: sensors, workload, notices, requests, marks
 //!              │ decide:  policy::watch::supervise, alone
 //!              └ act:     save, restart, stacks, notify, end
-//!   beside it, each a task that never blocks the loop: heartbeat, journal, samples, metrics, logship, checkpoints
+//!   beside it, each a task that never blocks the loop: heartbeat, journal, samples, metrics, log, checkpoints
 //! ```
-//! The workload is not ours to touch except through a decision: it runs in a group of its own and outlives the agent.
-//! What must never live here: a file, a clock, a driver (those are ports), or an opinion (those are policies).
+//! The agent touches the workload only after a decision: it runs in its own group and outlives the agent.
+//! Not here: a file, a clock, a driver (these are ports), or a judgement (these are policies).
 
 mod act;
 pub mod activity_board;

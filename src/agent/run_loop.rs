@@ -1,8 +1,8 @@
 //! The loop: wake, observe, decide, act.
 //!
-//! One value holds the attempt; the phases are in their own rooms: `prepare` before the first start, `judge` for the
-//! facts of a decision, `act` for carrying one out, `drain` for the end. What must never live here: a wait for the store
-//! (the senders do that), a second place that decides.
+//! One value holds the attempt; the phases are in their own files. `prepare` is before the first start,
+//! `decide` for a decision, `act` for carrying it out, `drain` for the end. Not here: a wait for the store
+//! (the senders do that), or a second place that decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,33 +39,34 @@ use crate::ports::{Ended, Metadata, Meter, People, Power, Scope, SensorFeed, Ser
 pub struct World {
     pub sensors: Box<dyn SensorFeed>,
     pub workloads: Arc<dyn Workloads>,
-    /// `None`: nobody gives notice (a stand-alone run).
+    /// `None`: there are no notices (a stand-alone run).
     pub metadata: Option<Arc<dyn Metadata>>,
     pub power: Arc<dyn Power>,
-    /// The power switch is the machine's own: it is tried until the machine is out. A user's command runs once.
+    /// The power switch is the machine's own: it is tried until the machine is off. A user's
+    /// command runs once.
     pub insist: bool,
-    /// Bytes that this process itself moved over the network.
+    /// Bytes that this process itself sent and received.
     pub own_network: Arc<AtomicU64>,
-    /// The files that the dead-man's switch reads. `None`: this machine has no switch of ours.
+    /// The files that the dead-man's switch reads. `None`: this machine has no such switch.
     pub switch_files: Option<SwitchFiles>,
-    /// Nobody else is on this machine: it was launched for the job.
+    /// The machine was launched for the job, and no other program uses it.
     pub own_machine: bool,
     /// Where measurements are published, if anywhere.
     pub meter: Option<Arc<dyn Meter>>,
     pub service: Arc<dyn Service>,
     pub stacks: Arc<dyn Stacks>,
     pub people: Arc<dyn People>,
-    /// How often somebody asked this process to end (stand-alone runs).
+    /// How many termination signals this process has received (stand-alone runs).
     pub signals: tokio::sync::watch::Receiver<u32>,
 }
 
-/// How it ended, for the program's exit code and its last words.
+/// How it ended, for the exit code and the last message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finish {
     pub because: EndedBecause,
     pub exit: Option<ExitStatus>,
     pub reason: Reason,
-    /// Why what was to come afterwards did not: the machine is as it was.
+    /// Why the `--then` action failed: the machine is as it was.
     pub still_on: Option<String>,
 }
 
@@ -83,34 +84,34 @@ pub struct Agent {
     pub(crate) checkpoints: Option<Checkpoints>,
     pub(crate) requests: RequestWatch,
     pub(crate) deadman: Option<Deadman>,
-    /// Polling goes on for as long as this is held.
+    /// Polling continues while this is held.
     _notices: Option<NoticeWatch>,
     pub(crate) news: News,
     pub(crate) memory: Memory,
-    /// What [`Agent::steady_now`] counts from; also in `memory`, for the agent after a crash of this one.
+    /// The base of [`Agent::steady_now`]; also in `memory`, for an agent after a crash.
     pub(crate) anchor: Anchor,
     pub(crate) watching: Watching,
     pub(crate) workload: Option<Arc<dyn Workload>>,
-    /// The end of the process that runs now, until it was acted on.
+    /// The end of the present process, until the agent has acted on it.
     pub(crate) ended: Option<Ended>,
     pub(crate) ran: super::runtime_clock::Ran,
     pub(crate) phase: AttemptPhase,
     pub(crate) reasons: Vec<Reason>,
     pub(crate) attention: Vec<Attention>,
     pub(crate) held_until: Option<Timestamp>,
-    /// The verdict and action that were last written down: only changes are.
+    /// The last recorded verdict and action: only changes are recorded.
     pub(crate) noted: Option<(String, WatchAction, String)>,
     pub(crate) warned: super::decide::Warned,
-    /// What comes of the newest request for a checkpoint.
+    /// The result of the newest request for a checkpoint.
     pub(crate) saves: super::checkpoint::save_request::Saving,
-    /// What the last process printed, and what of it was dropped; and how much all of them.
+    /// Printed and dropped bytes of the last process; and the total of all processes.
     pub(crate) printed: Option<(u64, u64)>,
     pub(crate) output: Output,
-    /// How near the next limit was at the last look.
+    /// How near the next limit was at the last tick.
     pub(crate) limit_level: LimitLevel,
     next_sample: Duration,
     pub(crate) next_keep: Duration,
-    /// When this life began, by the steady clock, and how long it says nothing.
+    /// When this agent started, by the monotonic clock, and how long it stays silent.
     pub(crate) began: Duration,
     pub(crate) quiet_for: Duration,
 }
@@ -184,7 +185,7 @@ impl Agent {
         }
     }
 
-    /// From here to the power switch. Returns when the machine should be out: on a real one it does not return.
+    /// Runs until power-off. On a real machine it does not return.
     pub async fn run(mut self) -> Finish {
         let mut decision = self.begin().await;
         loop {
@@ -211,7 +212,7 @@ impl Agent {
         }
     }
 
-    /// Takes in what is new. Samples keep their own pace: news must not make them denser.
+    /// Takes in new facts. Samples keep their own interval: events must not make them denser.
     pub(crate) async fn observe(&mut self, wake: Wake) {
         if let Wake::Ended(ended) = wake {
             self.ended = Some(ended);
@@ -244,7 +245,7 @@ impl Agent {
         self.world.service.alive();
     }
 
-    /// When the work began, and how much of it is safe: what a plan for the rest of the job goes by.
+    /// When the work began, and how much of it is saved: input for a plan of the rest of the job.
     fn look_at_work(&mut self) {
         let now = self.out.clock.now();
         let stepped = self.board.progress().at.is_some_and(|at| at >= self.memory.started);
@@ -253,7 +254,7 @@ impl Agent {
         }
         let newest = self.checkpoints.as_ref().and_then(Checkpoints::last).filter(|newest| newest.attempt == self.attempt.no);
         if let Some(newest) = newest.filter(|newest| self.memory.saved.is_none_or(|(number, _)| number != newest.number)) {
-            // What was done while it was uploaded is not in it.
+            // Work during the upload is not in it.
             let since = crate::market::elapsed(newest.created, now);
             let saved = self.memory.drawers.useful().duration().saturating_sub(since);
             self.memory.saved = Some((newest.number, Span::from_duration(saved)));
@@ -265,12 +266,14 @@ impl Agent {
         self.memory.saved.map_or(Span::ZERO, |(_, saved)| saved)
     }
 
-    /// A workload that has just failed beside a GPU: the driver may know more now than at the last tick.
+    /// A workload has just failed on a GPU machine: the driver may know more now than at the last
+    /// tick.
     fn may_have_lost_a_gpu(&self, wake: Wake) -> bool {
         matches!(wake, Wake::Ended(ended) if !ended.exit.success()) && self.watching.gpu_count().is_some() && !self.alone()
     }
 
-    /// The driver's own reports of trouble, for people; which of them count is `policy::watch::hardware`'s question.
+    /// Reports the driver's Xid errors to people. `policy::watch::hardware` decides which of them
+    /// count.
     fn look_for_xids(&mut self, sample: Option<&Sample>) {
         let Some(Reading::Known(gpus)) = sample.map(|sample| &sample.gpus) else { return };
         let lines = gpus.iter().flat_map(|gpu| gpu.xids.iter().map(|xid| format!("GPU {}: the driver reported Xid {xid}", gpu.index)));
@@ -295,7 +298,7 @@ impl Agent {
         self.journal.record(What::WorkloadEnded { start, exit: ended.exit, orphans: ended.orphans });
     }
 
-    /// Writes a decision down when it says something new.
+    /// Records a decision if it is new.
     pub(crate) fn note(&mut self, decision: &Decision, action: WatchAction) {
         let key = (decision.reason.policy.clone(), action, decision.reason.verdict.clone());
         if self.noted.as_ref() == Some(&key) {
@@ -325,7 +328,7 @@ impl Agent {
         self.attempt.mode == Mode::Alone
     }
 
-    /// Hands the heartbeat what is true now; it writes when that is worth a write.
+    /// Offers the heartbeat the present facts. It writes when that is worth a write.
     pub(crate) fn report(&self) {
         self.renew_deadline();
         if let Some(metrics) = self.metrics.as_ref().filter(|_| !self.is_quiet()) {
@@ -337,7 +340,7 @@ impl Agent {
         }
     }
 
-    /// What of the status is news to somebody who watches.
+    /// The part of the status whose changes users should see at once.
     fn seen(&self) -> Seen<'_> {
         Seen {
             phase: self.phase,
@@ -351,7 +354,7 @@ impl Agent {
         }
     }
 
-    /// Why what the workload saves is not kept now.
+    /// Why saves are not kept now.
     fn save_troubles(&self) -> Vec<String> {
         self.checkpoints.as_ref().map(Checkpoints::troubles).unwrap_or_default()
     }
@@ -396,9 +399,9 @@ impl Agent {
     }
 }
 
-/// The name of the agent's own memory in the state folder.
+/// The name of the agent's memory in the state folder.
 pub const MEMORY: &str = "agent.json";
 
-/// One GiB of output is far beyond what anybody reads, and an hour of a program that prints its tensors; beyond it the
-/// head and the tail are kept.
+/// One GiB of output is more than a user reads, and an hour of a program that prints its tensors.
+/// Beyond it, the start and the end are kept.
 const LOG_BYTES_MAX: u64 = 1 << 30;

@@ -1,4 +1,4 @@
-//! How long the command has run, as far as this agent has seen it from its start to its end.
+//! How long the command has run, if this agent saw its start and its end.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::market::Span;
 /// One start of the command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ran {
-    /// On the clock that never steps. `None`: an earlier agent started it, or what runs is `setup`.
+    /// By the monotonic clock. `None`: an earlier agent started it, or `setup` runs.
     began: Option<Duration>,
     lasted: Option<Duration>,
 }
@@ -17,7 +17,7 @@ impl Ran {
         Ran { began, lasted: None }
     }
 
-    /// How long it lasted; `None` while it runs, and where its start was not seen.
+    /// How long it lasted. `None` while it runs, or if its start was not seen.
     pub(crate) fn lasted(&mut self, has_ended: bool, now: Duration) -> Option<Span> {
         let ran = now.saturating_sub(self.began?);
         has_ended.then(|| Span::from_duration(*self.lasted.get_or_insert(ran)))

@@ -1,6 +1,7 @@
-//! What the cloud's notice means for the workload of this machine: the facts for `policy::watch::spot_notice`, and what came of a save.
+//! Applies the cloud's notice to this machine: the facts for `policy::watch::spot_notice`, and the result of
+//! a save.
 //!
-//! What must never live here: how a notice is heard (`judge`), and what the end does (`drain`).
+//! Not here: how a notice is received (`decide`), and the end itself (`drain`).
 
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ impl Agent {
         let spec = self.attempt.resolved.spec.checkpoint.as_ref();
         let signal = spec.and_then(|spec| spec.signal.as_deref()).and_then(Signal::from_name);
         let measured = self.checkpoints.as_ref().and_then(|saves| saves.upload_p95());
-        // A job without checkpoints has nothing to save, which takes no time.
+        // A job without checkpoints needs no time to save.
         let (save_p95, upload) = match &self.checkpoints {
             Some(saves) => (saves.secs_p95().map(|secs| Span::from_duration(Duration::from_secs_f64(secs))), measured.map(|(p95, _)| p95)),
             None => (Some(Span::ZERO), Some(Duration::ZERO)),
@@ -70,18 +71,18 @@ impl Agent {
         }
     }
 
-    /// The answer to the newest request for a checkpoint, if it came after the notice was seen.
+    /// Reads the answer to the newest checkpoint request, if it came after the notice.
     fn learn_of_saves(&mut self) {
         let answer = self.saves.answer();
         if answer == Some(Saved::Failed(NOBODY.into())) {
-            // It may still be importing: it is asked again at the next look, and said once.
+            // The workload may still be importing: ask again at the next tick, and report it once.
             self.saves.forget();
             self.warned.asked = None;
             self.attend(Topic::Other, NOBODY.into());
         }
         if std::mem::take(&mut self.warned.joined) {
             match &answer {
-                // Nothing came of a save that was asked for earlier: now it is asked for this.
+                // An earlier request had no result: ask again because of the notice.
                 Some(Saved::NoChange(_) | Saved::Failed(_)) => self.warned.asked = None,
                 Some(Saved::Complete(_)) => {}
                 None => self.warned.joined = true,
@@ -92,7 +93,8 @@ impl Agent {
         }
     }
 
-    /// Whether work was done that the newest checkpoint does not hold. Without steps nobody can tell, so it was.
+    /// Whether there is work that the newest checkpoint does not hold. Assumed if there are no
+    /// steps.
     fn dirty(&self) -> bool {
         let saved = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()).and_then(|summary| summary.step);
         match (saved, self.board.told_ever()) {
@@ -101,8 +103,9 @@ impl Agent {
         }
     }
 
-    /// How long the workload may take over its end. Where the cloud takes the machine and no signal asks for a save, what is whole must
-    /// still be uploaded: whoever does not end for a SIGTERM is killed before that.
+    /// How long the workload may take to end. If the cloud interrupts the machine and no signal
+    /// asks for a save, complete files must still be uploaded: a workload that ignores SIGTERM is
+    /// killed before that.
     pub(crate) fn grace(&self, end: &End) -> Duration {
         let grace = self.attempt.resolved.spec.watch.term_grace.duration();
         let asks = self.attempt.resolved.spec.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some());

@@ -1,4 +1,4 @@
-//! What wakes the loop. An event only wakes it early; what is decided is read from facts.
+//! Wakes the loop. An event only wakes it early; decisions read facts.
 
 use std::time::Duration;
 
@@ -11,22 +11,21 @@ use crate::job::AttemptPhase;
 use crate::policy::{LimitLevel, Stage};
 use crate::ports::{Clock, Ended, Workload};
 
-/// Between two samples. NVML keeps some seconds of utilisation samples, so nothing is lost in between; faster costs the
-/// agent's share of a core, slower delays every verdict.
+/// The time between two samples. NVML buffers some seconds of utilisation, so no sample is lost.
+/// Faster costs more processor time; slower delays every verdict.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// The same beside a workload that has long been busy, of which nothing is near: no verdict, no limit, no notice, no end. Such
-/// hours are nearly all that a machine lives, and each look costs the same. NVML's buffers still hold every moment in between,
-/// news and the end of the workload wake the loop at once, and a window of minutes is no less sharp. Rarer, and what a person
-/// sees of the progress is stale, and a line of output is older than the five seconds that `lamp logs -f` promises: the log is
-/// looked at with it.
+/// The same for a workload that has long been busy, with no verdict, limit, notice or end near. A
+/// machine spends nearly all its hours so, and each tick costs the same. NVML's buffers still cover
+/// the gap, and events and the end of the workload wake the loop at once. Slower would show users
+/// old progress, and break the five seconds of `lamp logs -f`, since the log is read at the tick.
 const TICK_STEADY: Duration = Duration::from_secs(3);
 
-/// So long a workload was watched closely first: somebody who tries things out has ended them by then.
+/// A workload is watched closely for this long first: short experiments have ended by then.
 const STEADY_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// How long until the steady clock reaches the next whole multiple of `every`. Whatever looks at something again and again
-/// waits for these moments, so that one wake of the processor serves all of them.
+/// The time until the monotonic clock reaches the next multiple of `every`. All periodic tasks wait
+/// for these moments, so that one wake-up of the processor serves all.
 pub(super) fn to_next(now: Duration, every: Duration) -> Duration {
     let past = now.as_nanos() % every.as_nanos().max(1);
     every.saturating_sub(Duration::from_nanos(u64::try_from(past).unwrap_or(0)))
@@ -44,7 +43,7 @@ pub(crate) enum Wake {
 }
 
 impl Agent {
-    /// How long until the next look, if nothing wakes the loop sooner.
+    /// How long until the next tick, if nothing wakes the loop sooner.
     pub(super) fn tick(&self) -> Duration {
         let busy = self.watching.busy_since.is_some_and(|since| self.out.clock.mono().saturating_sub(since) >= STEADY_AFTER);
         let far = self.limit_level == LimitLevel::Far && self.warned.notice.is_none() && self.wish().is_none() && self.moves().is_none();
@@ -53,16 +52,16 @@ impl Agent {
     }
 }
 
-/// The channels that bring news.
+/// The channels that bring events.
 pub(crate) struct News {
     pub notices: Option<watch::Receiver<NoticeFacts>>,
     pub requests: watch::Receiver<Requests>,
-    /// How often somebody pressed Ctrl-C or sent SIGTERM (stand-alone runs only).
+    /// How many Ctrl-C or SIGTERM this process received (stand-alone runs only).
     pub signals: watch::Receiver<u32>,
 }
 
 impl News {
-    /// Waits for the first of all. A channel whose sender is gone is never ready: it has no more news.
+    /// Waits for the first event. A channel whose sender is gone is never ready.
     pub(super) async fn wait(&mut self, clock: &dyn Clock, every: Duration, workload: Option<&dyn Workload>) -> Wake {
         tokio::select! {
             biased;

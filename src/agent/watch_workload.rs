@@ -1,7 +1,7 @@
-//! Observe: samples become rates, rates become verdicts, and time is put into one of three drawers.
+//! Observe: samples become rates, rates become verdicts, and time is counted as useful, idle or unknown.
 //!
-//! Useful, idle and unknown time add up to the time that the workload ran, so that a receipt can be checked by adding.
-//! What must never live here: a decision beyond the two watching policies, or a wait.
+//! The three times add up to the run time of the workload, so a receipt can be checked by adding. Not here:
+//! a decision beyond the two watching policies, or a wait.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
 use crate::policy::{HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing, WatchAction, WatchVerdict};
 
-/// Of a workload that nothing is known of yet.
+/// The verdict's text before the workload is known.
 pub(crate) const JUST_STARTED: &str = "the workload has just started";
 
-/// The watching of one workload, from its start (or from the agent's restart) on.
+/// Watches one workload, from its start or from the agent's restart.
 pub struct Watching {
     selection: GpuSelection,
     gpus_asked: bool,
-    /// `None`: what else runs on this machine may be somebody else's.
+    /// `None`: other programs may run on this machine.
     rest: Option<RestCpu>,
     idle_rule: IdleWatch,
     stall_rule: StallWatch,
     hardware_rule: HardwareWatch,
-    /// The marks when this start began: what the workload does before the first sample counts too. `None`: it was running
-    /// already, and what it left while nobody watched says nothing of now.
+    /// The marks when this start began: activity before the first sample counts too. `None`: the
+    /// workload was already running, and its earlier marks tell nothing about now.
     baseline: Option<Marks>,
     began: Option<Sample>,
     previous: Option<Sample>,
-    /// Of the last interval.
+    /// For the last interval.
     cpu_percent: Option<f64>,
-    /// Since when it is busy and moves, without a pause.
+    /// Since when it has been busy and moving, without a pause.
     pub busy_since: Option<Duration>,
     pub idle: WatchVerdict,
     pub stall: WatchVerdict,
     pub drawers: Drawers,
-    /// What of the useful time came after the last sign of progress.
+    /// The useful time since the last sign of progress.
     unproven: Duration,
 }
 
-/// Where the time went.
+/// The run time by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Drawers {
     pub useful: Duration,
@@ -46,7 +46,7 @@ pub struct Drawers {
     pub unknown: Duration,
 }
 
-/// What the watching policies have learned, to outlive a crash of the agent.
+/// What the watching policies have learned, kept over a crash of the agent.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Rhythm {
@@ -55,7 +55,7 @@ pub struct Rhythm {
 }
 
 impl Watching {
-    /// `own_machine`: it was launched for the job, and nobody else is on it.
+    /// `own_machine`: it was launched for the job, and no other program uses it.
     pub fn new(spec: &Spec, own_machine: bool, drawers: Drawers, learned: &Rhythm, baseline: Marks) -> Self {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, JUST_STARTED);
         Watching {
@@ -89,7 +89,7 @@ impl Watching {
         self.hardware_rule.remember(fault);
     }
 
-    /// The workload has reported on an earlier machine, and was silent there for so long at most.
+    /// The workload reported on an earlier machine, with at most this long a silence.
     pub fn goes_on(&mut self, silent_secs: f64) {
         self.stall_rule.goes_on(silent_secs);
     }
@@ -99,12 +99,12 @@ impl Watching {
         self.stall_rule.longest_silence()
     }
 
-    /// What is broken of the machine.
+    /// The machine's hardware fault, if there is one.
     pub fn fault(&self) -> Option<HardwareFault> {
         self.hardware_rule.fault()
     }
 
-    /// Whether the workload was seen to work.
+    /// Whether the workload was seen working.
     pub fn has_worked(&self) -> bool {
         self.idle_rule.has_begun()
     }
@@ -113,29 +113,32 @@ impl Watching {
         Rhythm { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
     }
 
-    /// The workload was started again, or was given more time: what was learned of it stays, the clocks do not.
+    /// The workload was restarted, or was given more time: what was learned stays, the clocks
+    /// restart.
     pub fn restart(&mut self, baseline: Marks, why: &str) {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, why);
         self.idle_rule.started_again();
         self.stall_rule.started_again();
         self.hardware_rule.started_again();
-        // `began` stays: recorded time never steps back within an attempt.
+        // `began` stays: recorded time never goes back within an attempt.
         (self.previous, self.cpu_percent, self.busy_since) = (None, None, None);
         self.rest.iter_mut().for_each(RestCpu::forget);
         self.baseline = Some(baseline);
         (self.idle, self.stall) = (starting(), starting());
     }
 
-    /// The command itself is started for the first time.
+    /// The command itself starts for the first time.
     pub fn main_begins(&mut self) {
         self.stall_rule.begins();
     }
 
-    /// Takes one sample in; `None` when the sensors did not answer. Gives the rates when there were two samples.
+    /// Takes in one sample; `None` if the sensors did not answer. Returns the rates once there are
+    /// two samples.
     pub fn take(&mut self, sample: Option<Sample>, marks: Marks, mono: Duration, restarts: u32) -> Option<Rates> {
         let mut sample = sample.unwrap_or_else(|| blind(mono));
         sample.marks = marks;
-        // The job asked for GPUs: that none can be seen is a lost sensor, or a lost GPU, and nothing that is idle.
+        // The job asked for GPUs: if none is visible, a sensor or a GPU is lost. That does not mean
+        // idle.
         let why = match &sample.gpus {
             Reading::Absent => Some("the job asks for GPUs and no NVIDIA driver answers"),
             Reading::Known(gpus) if gpus.is_empty() => Some("the job asks for GPUs and the driver shows none"),
@@ -151,10 +154,10 @@ impl Watching {
             return None;
         };
         let mut rates = Rates { rest_cpu_percent: rest, ..rates(began, &previous, &sample, &self.selection) };
-        // GPUs that the job file counts by their numbers may be none of this machine's.
+        // The GPU indices in the job file may not exist on this machine.
         let counts = self.gpus_asked && !matches!(self.selection, GpuSelection::Indices(_));
         if counts && (&rates.gpu_percent, &rates.gpu_memory_percent) == (&Reading::Absent, &Reading::Absent) {
-            // A slice of a GPU, or a virtual one: whether the work on it rests, nobody can see.
+            // For a part of a GPU, or a virtual one, the driver cannot tell whether it is idle.
             rates.gpu_percent = Reading::unknown("the driver cannot say how busy the GPUs are");
         }
         self.idle = self.idle_rule.step(&rates);
@@ -184,7 +187,7 @@ impl Watching {
             }
         };
         *drawer += time;
-        // A hang is known as one by its end alone, and until then it looked like work.
+        // A hang is only known at its end. Until then it looked like work.
         if matches!(self.stall.action, WatchAction::Restart | WatchAction::Stop) {
             let stood = std::mem::take(&mut self.unproven).min(self.drawers.useful);
             self.drawers.useful -= stood;
@@ -212,7 +215,7 @@ impl Watching {
             .collect()
     }
 
-    /// How long ago somebody typed at a terminal of the machine, if anybody did.
+    /// How long ago a user typed at a terminal of the machine, if one did.
     pub fn typed(&self) -> Option<Span> {
         self.previous.as_ref().and_then(|sample| sample.typing.known().copied().flatten()).map(Span::from_duration)
     }
@@ -226,7 +229,7 @@ impl Watching {
         self.previous.as_ref().and_then(|sample| sample.tree_memory_bytes.known().copied())
     }
 
-    /// How many GPUs the machine has, while that is known.
+    /// How many GPUs the machine has, if known.
     pub fn gpu_count(&self) -> Option<u32> {
         self.previous.as_ref().and_then(|sample| sample.gpus.known()).and_then(|gpus| u32::try_from(gpus.len()).ok())
     }
@@ -244,12 +247,12 @@ impl Drawers {
     }
 }
 
-/// Whole milliseconds: what a record keeps exactly.
+/// Whole milliseconds, which a record keeps exactly.
 fn rounded(time: Duration) -> Span {
     Span::from_duration(Duration::from_millis(time.as_millis() as u64))
 }
 
-/// What is known when the sensors hang: nothing.
+/// A sample in which everything is unknown, for hung sensors.
 fn blind(mono: Duration) -> Sample {
     fn hangs<T>() -> Reading<T> {
         Reading::unknown("the sensors do not answer")

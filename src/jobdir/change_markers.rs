@@ -1,15 +1,16 @@
-//! What is new in a job root, told by one listing: who drives ten thousand jobs cannot read ten thousand records a tick.
+//! What is new in a job root, from one listing: ten thousand records cannot be read in every tick.
 //!
 //! ```text
 //!   news/<job>/made            the job was submitted
 //!   news/<job>/wish-<n>        request <n> was left
-//!   news/<job>/<n>-phase       overwritten when the phase of attempt <n> or what a person should look at changed
-//!   news/<job>/<n>-beat        overwritten once a minute: the agent of attempt <n> lives
+//!   news/<job>/<n>-phase       overwritten when attempt <n> has a new phase or attention line
+//!   news/<job>/<n>-beat        overwritten once a minute: the agent of attempt <n> runs
 //! ```
-//! Empty objects, each written *after* the record that it tells of: their names and the store's times say everything. They
-//! only save reading: whoever acts reads the records first, one that is missing or late costs time and nothing else, and
-//! the controller removes them with the end of the job. A folder has none, since a record there costs as much as a name.
-//! What must never live here: anything that somebody would miss.
+//! Each marker is an empty object, written *after* its record. Its name and the store's time are the
+//! whole content. Markers only save reads: the controller reads the records before it acts, so a
+//! missing or late marker costs only time. The controller removes them when the job ends. A job root
+//! in a local folder has no markers, since a record there is as cheap to read as a marker.
+//! Not here: anything that must not be lost.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,12 +32,12 @@ pub enum News {
     Beat(AttemptNo),
 }
 
-/// What the listing says of one job.
+/// What the listing says about one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobNews {
-    /// Differs when anything but a beat is new.
+    /// Changes when anything but a beat is new.
     pub version: u64,
-    /// By the store's clock; in order of the attempts.
+    /// By the store's clock, ordered by attempt.
     pub beats: Vec<(AttemptNo, Timestamp)>,
 }
 
@@ -46,12 +47,12 @@ impl JobNews {
     }
 }
 
-/// Whether this job root has news: where each look is a request that is paid for.
+/// Whether this job root has markers: only where each request costs money.
 pub fn has_news(store: &dyn Store) -> bool {
     !store.is_folder()
 }
 
-/// The news of every job that has any; one call for a thousand of them.
+/// The markers of every job that has some. One request lists a thousand.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -76,10 +77,10 @@ pub async fn news(store: &dyn Store) -> Result<BTreeMap<JobId, JobNews>, StoreEr
 const BEAT: &str = "-beat";
 
 impl JobDir {
-    /// Says that something is new, where there are news at all. After the record that it is about.
+    /// Writes a marker, if this job root has markers. Call it after the record is written.
     ///
     /// # Errors
-    /// When the store refuses. Nothing depends on it but how soon somebody looks.
+    /// When the store refuses. Then the controller only notices the change later.
     pub async fn tell_news(&self, what: News) -> Result<(), StoreError> {
         if !has_news(self.store().as_ref()) {
             return Ok(());
@@ -93,7 +94,7 @@ impl JobDir {
         self.store().put(&format!("{}{name}", layout::news(self.job())), Bytes::new()).await
     }
 
-    /// Removes what told of a job that is over.
+    /// Removes the markers of an ended job.
     ///
     /// # Errors
     /// When the store refuses.

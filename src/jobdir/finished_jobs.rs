@@ -1,10 +1,10 @@
-//! Which jobs are over for so long that nothing of them counts any more: who asks what all jobs cost need not read those.
+//! The jobs that ended so long ago that no cost sum needs to read them.
 //!
 //! ```text
-//!   jobs-over.json     who launches under a cap, overwritten
+//!   jobs-over.json     overwritten by each launch under a cap
 //! ```
-//! A saving and no record: it may be deleted, and of two that write at once the later one wins; whatever is missing in it is
-//! read, and put in again. What must never live here: a job that may still cost something.
+//! This is a cache, not a record: it may be deleted, and of two writers the later one wins. A job that
+//! is missing in it is read and added again. Not here: a job that may still cost something.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub struct JobsOver {
     pub jobs: BTreeSet<JobId>,
 }
 
-/// Those that are known to be over; one call for all.
+/// The jobs that are known to be over, in one request.
 ///
 /// # Errors
 /// When the store does not answer, or a newer version wrote it.
@@ -33,10 +33,10 @@ pub async fn jobs_over(store: &dyn Store) -> Result<BTreeSet<JobId>, JobDirError
     Ok(known.map(|over| over.jobs).unwrap_or_default())
 }
 
-/// Overwrites what was known, which the caller has read.
+/// Overwrites the list, which the caller has read before.
 ///
 /// # Errors
-/// When the store refuses. Nothing depends on it but how much is read.
+/// When the store refuses. Then later sums read more.
 pub async fn put_jobs_over(store: &dyn Store, jobs: BTreeSet<JobId>) -> Result<(), JobDirError> {
     let over = JobsOver { format: RECORD_FORMAT, jobs };
     Ok(store.put(layout::JOBS_OVER, Bytes::from(encode(&over))).await?)

@@ -26,22 +26,23 @@ pub enum JobDirError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The record is there and says something else: somebody else's, never overwritten.
+    /// Another writer's record is there. It is never overwritten.
     #[error("`{key}` was written by somebody else")]
     Taken { key: String },
-    /// Several times nobody has answered a write: it may be there, or come to be. Only [`insist`] says so.
+    /// Several tries of a write got no answer: the record may be there, or may appear. Only
+    /// [`insist`] returns this.
     #[error(transparent)]
     Unsure(StoreError),
 }
 
 impl JobDirError {
-    /// The record is there, and nobody can read it: a power cut tore it, or it is not ours.
+    /// The record is there but cannot be read: a power failure cut it short, or it is not lamp's.
     pub fn is_damage(&self) -> bool {
         matches!(self, JobDirError::Record(RecordError::Broken { .. } | RecordError::Foreign { .. }))
     }
 }
 
-/// What was read of a record without which one can go on: a damaged one is as good as none.
+/// For records that are not essential: a damaged one counts as none.
 ///
 /// # Errors
 /// When the store does not answer, or a newer version wrote it.
@@ -66,27 +67,29 @@ async fn read_at_most<T: DeserializeOwned>(store: &dyn Store, key: &str, bytes_m
     }
 }
 
-/// The largest record. The sweeper's function has 256 MB, and reads many at once; a spec is as large as its job file, 1 MB.
+/// The largest record. The sweeper's function has 256 MB and reads many at once. A spec is as large
+/// as its job file, at most 1 MB.
 const RECORD_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// One job in a job root. Cheap to clone.
 ///
-/// A read of a record gives `None` where it is not written yet. It fails when the store does not answer, when a newer version
-/// wrote the record, and when it is damaged; where a damaged one is as good as none, the method says so.
+/// A read returns `None` if the record is not written yet. It fails when the store does not answer, when
+/// a newer version wrote the record, and when the record is damaged. Some methods treat a damaged
+/// record as none; their comments say so.
 ///
-/// A `create_` writes where nothing is, and fails only where the store does. [`Created::Exists`] says that somebody
-/// else's record is there, which stays; our own, after a lost reply, counts as new. A `put_` overwrites, and fails when the
-/// store refuses.
+/// A `create_` writes only if no record is there, and fails only when the store fails.
+/// [`Created::Exists`]: another writer's record is there and stays. Our own record after a lost reply
+/// counts as new. A `put_` overwrites, and fails when the store refuses.
 #[derive(Clone)]
 pub struct JobDir {
     store: Arc<dyn Store>,
     job: JobId,
 }
 
-/// Reads in flight at once when a listing is followed by many small reads.
+/// Parallel reads after a listing.
 const READS_IN_FLIGHT: usize = 16;
 
-/// Every job of a job root, in order of their ids.
+/// Every job of a job root, ordered by id.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -108,13 +111,13 @@ impl JobDir {
         &self.store
     }
 
-    /// The words of the job. `None`: not written yet.
+    /// The spec of the job. `None`: not written yet.
     pub async fn spec(&self) -> Result<Option<ResolvedSpec>, JobDirError> {
         self.read(layout::spec(&self.job)).await
     }
 
-    /// Makes the job; [`Created::Exists`]: somebody else's spec has its name. Its news go beside it: whoever finds them before the
-    /// spec looks again until it is there.
+    /// Makes the job. [`Created::Exists`]: another spec has its id. The marker is written in
+    /// parallel: a reader that finds it before the spec looks again later.
     pub async fn create_spec(&self, spec: &ResolvedSpec) -> Result<Created, JobDirError> {
         let create = self.create(layout::spec(&self.job), spec);
         if spec.is_alone() {
@@ -132,22 +135,23 @@ impl JobDir {
         self.read(layout::receipt(&self.job)).await
     }
 
-    /// [`Created::Exists`]: another one ended the job first, and its receipt stands.
+    /// [`Created::Exists`]: another writer ended the job first, and its receipt stays.
     pub async fn create_receipt(&self, receipt: &Receipt) -> Result<Created, JobDirError> {
         self.create(layout::receipt(&self.job), receipt).await
     }
 
-    /// That what the job kept was given up. `None`: it was not, or the record is damaged.
+    /// The record that the job's resources were given up. `None`: not given up, or the record is
+    /// damaged.
     pub async fn given_up(&self) -> Result<Option<GivenUp>, JobDirError> {
         unless_damaged(self.read(layout::given_up(&self.job)).await)
     }
 
-    /// [`Created::Exists`]: it was given up already.
+    /// [`Created::Exists`]: it was given up before.
     pub async fn create_given_up(&self, given_up: &GivenUp) -> Result<Created, JobDirError> {
         self.create(layout::given_up(&self.job), given_up).await
     }
 
-    /// Why nothing is launched just now. `None`: nobody ever waited.
+    /// Why nothing is launched now. `None`: the job never waited.
     pub async fn waiting(&self) -> Result<Option<Waiting>, JobDirError> {
         self.read(layout::waiting(&self.job)).await
     }
@@ -157,7 +161,7 @@ impl JobDir {
         Ok(self.store.put(&layout::waiting(&self.job), Bytes::from(encode(waiting))).await?)
     }
 
-    /// What a person must know. `None`: nothing was said yet, or the record is damaged.
+    /// What a person must know. `None`: nothing yet, or the record is damaged.
     pub async fn attention(&self) -> Result<Option<Attention>, JobDirError> {
         unless_damaged(self.read(layout::attention(&self.job)).await)
     }
@@ -167,7 +171,7 @@ impl JobDir {
         Ok(self.store.put(&layout::attention(&self.job), Bytes::from(encode(attention))).await?)
     }
 
-    /// What was decided between the markets. `None`: nothing yet, or the record is damaged.
+    /// The decisions between markets. `None`: none yet, or the record is damaged.
     pub async fn market(&self) -> Result<Option<MarketLog>, JobDirError> {
         unless_damaged(self.read(layout::market(&self.job)).await)
     }
@@ -177,7 +181,7 @@ impl JobDir {
         Ok(self.store.put(&layout::market(&self.job), Bytes::from(encode(log))).await?)
     }
 
-    /// The numbers of all attempts that were begun, in order; fails when the store cannot be listed.
+    /// The numbers of all attempts, in order. Fails when the store cannot be listed.
     pub async fn attempts(&self) -> Result<Vec<AttemptNo>, JobDirError> {
         let names = self.store.children(&layout::attempts(&self.job)).await?;
         let mut numbers: Vec<AttemptNo> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -190,12 +194,12 @@ impl JobDir {
         self.read(layout::plan(&self.job, no)).await
     }
 
-    /// The lock between controllers: whoever gets [`Created::New`] launches.
+    /// The lock between controllers: the one that gets [`Created::New`] launches.
     pub async fn create_plan(&self, plan: &Plan) -> Result<Created, JobDirError> {
         self.create(layout::plan(&self.job, plan.attempt), plan).await
     }
 
-    /// What became of its machine. `None`: not written yet.
+    /// What became of the attempt's machine. `None`: not written yet.
     pub async fn settled(&self, no: AttemptNo) -> Result<Option<Settled>, JobDirError> {
         self.read(layout::settled(&self.job, no)).await
     }
@@ -205,27 +209,27 @@ impl JobDir {
         self.create(layout::settled(&self.job, settled.attempt), settled).await
     }
 
-    /// Why one of ours ended the machine. `None`: not written, or damaged, which is as good as none: what it says can also be
-    /// guessed.
+    /// Why a controller or the sweeper ended the machine. `None`: not written, or damaged: the
+    /// reason can also be inferred.
     pub async fn ending(&self, no: AttemptNo) -> Result<Option<Ending>, JobDirError> {
         unless_damaged(self.read(layout::ending(&self.job, no)).await)
     }
 
-    /// [`Created::Exists`]: somebody of ours gave a reason before.
+    /// [`Created::Exists`]: a reason was written before.
     pub async fn create_ending(&self, no: AttemptNo, ending: &Ending) -> Result<Created, JobDirError> {
         self.create(layout::ending(&self.job, no), ending).await
     }
 
-    /// Who holds the attempt. `None`: nobody yet.
+    /// Which agent holds the attempt. `None`: none yet.
     pub async fn lease(&self, no: AttemptNo) -> Result<Option<Lease>, JobDirError> {
         self.read(layout::lease(&self.job, no)).await
     }
 
-    /// Takes the lease, or confirms that it is ours already (the agent was restarted, or a reply was lost).
+    /// Takes the lease, or confirms that it is ours (after a restart of the agent or a lost reply).
     ///
     /// # Errors
-    /// [`JobDirError::Taken`] when another machine holds it: this one must put itself out. When the store does not answer, or the
-    /// lease that is there cannot be read, nobody knows.
+    /// [`JobDirError::Taken`] when another machine holds it: this one must terminate itself. Any other
+    /// error: unknown who holds it.
     pub async fn take_lease(&self, no: AttemptNo, lease: &Lease) -> Result<(), JobDirError> {
         if self.create(layout::lease(&self.job, no), lease).await? == Created::New {
             return Ok(());
@@ -237,14 +241,14 @@ impl JobDir {
         }
     }
 
-    /// The newest heartbeat. It is not synced to the disk, so a power cut may leave a torn one: that is as good as none, and
-    /// must not stand in the way of everything else. `None`: no agent has spoken yet, or the record is torn.
+    /// The newest heartbeat. `None`: none yet, or it is torn. It is not synced to disk, so a power
+    /// failure may tear it, and a torn one must not block other work.
     pub async fn status(&self, no: AttemptNo) -> Result<Option<Status>, JobDirError> {
         unless_damaged(self.read(layout::status(&self.job, no)).await)
     }
 
-    /// The only record that is ever overwritten, so the only one that is read before, unless the caller has written it
-    /// already (`ours`): an agent that was put back to an older version must not write over what it does not understand, and fails.
+    /// Overwrites the heartbeat. Reads the old one first, unless the caller wrote it (`ours`): an
+    /// older version of the agent must not overwrite a newer record, and fails instead.
     pub async fn put_status(&self, no: AttemptNo, status: &Status, ours: bool) -> Result<(), JobDirError> {
         let key = layout::status(&self.job, no);
         if !ours {
@@ -256,18 +260,18 @@ impl JobDir {
         Ok(self.store.put(&key, Bytes::from(encode(status))).await?)
     }
 
-    /// Why the attempt ended, by its agent. `None`: not written yet.
+    /// Why the attempt ended, written by its agent. `None`: not written yet.
     pub async fn outcome(&self, no: AttemptNo) -> Result<Option<Outcome>, JobDirError> {
         self.read(layout::outcome(&self.job, no)).await
     }
 
-    /// [`Created::Exists`]: an outcome is there, and stands.
+    /// [`Created::Exists`]: an outcome is there and stays.
     pub async fn create_outcome(&self, outcome: &Outcome) -> Result<Created, JobDirError> {
         self.create(layout::outcome(&self.job, outcome.attempt), outcome).await
     }
 
-    /// All requests, in order of their numbers. One that is not understood, damaged or of a newer version, is passed over with
-    /// a word: it must not hide a cancel. Fails when the store does not answer.
+    /// All requests, ordered by number. Skips, with a warning, one that is damaged or from a newer
+    /// version: it must not hide a cancel. Fails when the store does not answer.
     pub async fn requests(&self) -> Result<Vec<Request>, JobDirError> {
         let names = self.store.children(&layout::requests(&self.job)).await?;
         let numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
@@ -276,15 +280,16 @@ impl JobDir {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Leaves a wish under the next free number. After an error it may be there all the same: who repeats this may leave it twice.
+    /// Leaves a request under the next free number. After an error it may still be there, so a
+    /// second call may leave it twice.
     pub async fn add_request(&self, wish: Wish, by: &str, at: Timestamp) -> Result<Request, JobDirError> {
         self.leave(None, wish, by, at).await
     }
 
-    /// The same for somebody who waits: what nobody has answered is asked again, and is left once.
+    /// The same for a waiting user: retries when there is no answer, and leaves the request once.
     ///
     /// # Errors
-    /// [`JobDirError::Unsure`] when it may be there all the same; with any other it is not.
+    /// [`JobDirError::Unsure`] when it may be there. After any other error it is not.
     pub async fn insist_on(&self, wish: Wish, by: &str, clock: &dyn Clock) -> Result<Request, JobDirError> {
         self.leave(Some(clock), wish, by, clock.now()).await
     }
@@ -300,7 +305,8 @@ impl JobDir {
             };
             match created {
                 Created::New => {
-                    // Who misses this looks a little later, and the agent asks for itself.
+                    // Without the marker the controller only looks later, and the agent polls by
+                    // itself.
                     if let Err(error) = self.tell_news(News::Wish(number)).await {
                         tracing::debug!("not told at once: {error}");
                     }
@@ -311,25 +317,25 @@ impl JobDir {
         }
     }
 
-    /// All events of an attempt, in order. A line that is torn or not ours is left out: the others still tell their part. Fails
-    /// when the store does not answer.
+    /// All events of an attempt, in order. Skips lines that are torn or foreign. Fails when the
+    /// store does not answer.
     pub async fn events(&self, no: AttemptNo) -> Result<Vec<Event>, JobDirError> {
         self.events_in(self.event_batches(no).await?).await
     }
 
-    /// The pieces of its journal; fails when the store cannot be listed.
+    /// The event batches of an attempt. Fails when the store cannot be listed.
     pub async fn event_batches(&self, no: AttemptNo) -> Result<Vec<ObjectMeta>, JobDirError> {
         Ok(self.store.list(&layout::events(&self.job, no)).await?)
     }
 
-    /// What they say. An agent that dies and comes back for hours leaves a piece each time: thousands of them, one after the other,
-    /// would hold up the end of the job (seed 6003105 of 24 h of the false world). One that is gone says nothing; fails when the
-    /// store does not answer.
+    /// The events in these batches. Reads them in parallel: an agent that restarts for hours leaves
+    /// thousands of batches, and one by one they would delay the end of the job. A missing batch
+    /// counts as empty. Fails when the store does not answer.
     pub async fn events_in(&self, batches: Vec<ObjectMeta>) -> Result<Vec<Event>, JobDirError> {
         let mut events = Vec::new();
         let read = |batch: ObjectMeta| async move {
             match self.store.get_at_most(&batch.key, RECORD_BYTES_MAX).await {
-                // Something else in its place.
+                // Not an event batch.
                 Err(StoreError::Unfit { .. }) => Ok(None),
                 read => read,
             }
@@ -345,7 +351,8 @@ impl JobDir {
         Ok(events)
     }
 
-    /// Writes a batch of events; fails when the store refuses. A retry after a lost reply writes the same bytes under the same key.
+    /// Writes a batch of events; fails when the store refuses. A retry writes the same bytes under
+    /// the same key.
     pub async fn put_events(&self, no: AttemptNo, events: &[Event]) -> Result<(), JobDirError> {
         let Some(first) = events.first() else { return Ok(()) };
         let mut body = Vec::new();
@@ -356,7 +363,8 @@ impl JobDir {
         Ok(self.store.put_durable(&layout::event_batch(&self.job, no, first.seq), Bytes::from(body)).await?)
     }
 
-    /// Every checkpoint number that was begun, complete or torn, in order; fails when the store cannot be listed.
+    /// The numbers of all checkpoints, complete or torn, in order. Fails when the store cannot be
+    /// listed.
     pub async fn checkpoint_numbers(&self) -> Result<Vec<CheckpointNo>, JobDirError> {
         let names = self.store.children(&layout::checkpoints(&self.job)).await?;
         let mut numbers: Vec<CheckpointNo> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -366,17 +374,18 @@ impl JobDir {
 
     /// The files of a checkpoint. `None`: it is torn, or still being written.
     pub async fn manifest(&self, no: CheckpointNo) -> Result<Option<Manifest>, JobDirError> {
-        // It names every file of a checkpoint.
+        // It names every file of a checkpoint, so it may be large.
         read_at_most(&*self.store, &layout::manifest(&self.job, no), OBJECT_BYTES_MAX).await
     }
 
-    /// Written last, after every file of the checkpoint. [`Created::Exists`]: another one with its number is complete.
+    /// Written last, after every file of the checkpoint. [`Created::Exists`]: a complete checkpoint
+    /// has this number.
     pub async fn create_manifest(&self, manifest: &Manifest) -> Result<Created, JobDirError> {
         self.create(layout::manifest(&self.job, manifest.number), manifest).await
     }
 
-    /// The newest complete checkpoint. A checkpoint whose manifest cannot be understood is passed over like a torn one.
-    /// `None`: none is complete. Fails when the store does not answer, or a newer version wrote one.
+    /// The newest complete checkpoint. Skips one with a damaged manifest, like a torn one. `None`:
+    /// none is complete. Fails when the store does not answer, or a newer version wrote one.
     pub async fn newest_checkpoint(&self) -> Result<Option<Manifest>, JobDirError> {
         for number in self.checkpoint_numbers().await?.into_iter().rev() {
             match self.manifest(number).await {
@@ -402,7 +411,8 @@ impl JobDir {
         }
     }
 
-    /// Create-if-absent. After a lost reply our own record may already be there: the same bytes count as new.
+    /// Create-if-absent. After a lost reply our record may already be there: the same bytes count
+    /// as new.
     async fn create<T: Serialize>(&self, key: String, record: &T) -> Result<Created, JobDirError> {
         let body = Bytes::from(encode(record));
         if self.store.create(&key, body.clone()).await? == Created::New {

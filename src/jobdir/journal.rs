@@ -1,4 +1,4 @@
-//! What happened in an attempt, in order: numbered events, written in batches that are never changed.
+//! What happened in an attempt: numbered events, in batches that never change.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub enum What {
     },
     Resumed {
         checkpoint: CheckpointSummary,
-        /// Why from this one and not from a newer.
+        /// Why this one and not a newer one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         went_back: Option<String>,
     },
@@ -63,7 +63,7 @@ pub enum What {
         upload_secs: f64,
         asked_by: Option<String>,
     },
-    /// A wish from the job directory was seen.
+    /// The agent saw a request in the job directory.
     Wish {
         number: u32,
         by: String,
@@ -73,7 +73,7 @@ pub enum What {
     Attention {
         text: String,
     },
-    /// What the processes were waiting for, kept under this key.
+    /// What the processes waited for, stored under this key.
     Stacks {
         key: String,
     },

@@ -1,4 +1,4 @@
-//! The keys of the job directory, relative to the job root. Nothing else spells a key.
+//! The keys of the job directory, relative to the job root. Only this file builds keys.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -7,50 +7,50 @@ use crate::job::{AttemptNo, CheckpointNo, JobId};
 
 pub const JOBS: &str = "jobs/";
 
-/// What stands at the top of a job root and holds what was shipped.
+/// The top folders of a job root that contain submitted code.
 pub const SHIPPED: [&str; 2] = ["jobs", "schedules"];
 
-/// The program that machines run, one copy for all jobs of the root; named by what it is.
+/// The agent program that machines run, one copy for all jobs of the root, named by its hash.
 pub fn agent(sha256: &str) -> String {
     format!("agents/{sha256}/lamp-agent")
 }
 
-/// Written after it, by who has compared the sum of what was sent; empty. An agent that is newer than this is not known to be
-/// right.
+/// An empty object, written after the program by the writer that checked its hash. An agent newer
+/// than this object is not checked.
 pub fn agent_checked(sha256: &str) -> String {
     format!("agents/{sha256}/checked")
 }
 
-/// Below the workdir and the outputs: what `$LAMP_OUTPUT_DIR` names.
+/// The folder that `$LAMP_OUTPUT_DIR` names, below the workdir and the outputs.
 pub const OUTPUT_DIR: &str = "lamp-output";
 
-/// Written and looked at to learn the time by the store's clock; empty.
+/// An empty object, written and read back to learn the store's time.
 pub const CLOCK: &str = "clock";
 
-/// Jobs of which nothing counts any more (`jobdir::finished_jobs`).
+/// Jobs that are over and cost nothing more (`jobdir::finished_jobs`).
 pub const JOBS_OVER: &str = "jobs-over.json";
 
-/// What is new of jobs that are not over (`jobdir::change_markers`).
+/// Markers for jobs that are not over (`jobdir::change_markers`).
 pub const NEWS: &str = "news/";
 
 pub fn news(job: &JobId) -> String {
     format!("{NEWS}{job}/")
 }
 
-/// What the sweeper in the cloud leaves; each sweeper has its own name below it.
+/// Written by the sweepers in the cloud; each has its own name below it.
 pub const SWEEPER: &str = "sweeper/";
 
-/// Orphans by one look.
+/// The machines that one visit suspects.
 pub fn suspects(sweeper: &str) -> String {
     format!("{SWEEPER}{sweeper}/suspects.json")
 }
 
-/// What its newest visit came to.
+/// The result of its newest visit.
 pub fn visit(sweeper: &str) -> String {
     format!("{SWEEPER}{sweeper}/visit.json")
 }
 
-/// What `lamp apply` hands to a daemon.
+/// The schedules that `lamp apply` hands to a daemon.
 pub const SCHEDULES: &str = "schedules/";
 
 pub fn schedule_set(set: &str) -> String {
@@ -61,7 +61,7 @@ pub fn schedule(set: &str, name: &str) -> String {
     format!("{}{name}.json", schedule_set(set))
 }
 
-/// The packed workdir, named by what it is.
+/// The packed workdir, named by its hash.
 pub fn schedule_code(set: &str, name: &str, sha256: &str) -> String {
     format!("{}{name}/code/{sha256}.tar.zst", schedule_set(set))
 }
@@ -70,26 +70,26 @@ pub fn schedule_runs(set: &str, name: &str) -> String {
     format!("{}{name}/runs/", schedule_set(set))
 }
 
-/// How a due time stands in a key, in UTC, so that a listing is in order.
+/// The format of a due time in a key, in UTC, so that listings are in order.
 const DUE: &str = "%Y%m%dT%H%M%SZ";
 
-/// The decision on one due time.
+/// The decision about one due time.
 pub fn schedule_run(set: &str, name: &str, due: Timestamp) -> String {
     format!("{}{}.json", schedule_runs(set, name), due.strftime(DUE))
 }
 
-/// The due time that the name of a decision says.
+/// The due time in the file name of a decision.
 pub fn due_of(file: &str) -> Option<Timestamp> {
     let local = jiff::civil::DateTime::strptime(DUE, file.strip_suffix(".json")?).ok()?;
     Some(local.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// Why a schedule that is due does not run yet.
+/// Why a due schedule does not run yet.
 pub fn schedule_waiting(set: &str, name: &str) -> String {
     format!("{}{name}/waiting.json", schedule_set(set))
 }
 
-/// Room for a whole key: they are made at every look, and grow by what is pushed.
+/// Initial capacity of a key, to avoid reallocation: keys are built often, piece by piece.
 const KEY_ROOM: usize = 96;
 
 pub fn job(job: &JobId) -> String {
@@ -111,17 +111,17 @@ pub fn receipt(id: &JobId) -> String {
     in_folder(job(id), "receipt.json")
 }
 
-/// That what an ended job kept was given up.
+/// The record that an ended job's resources were given up.
 pub fn given_up(id: &JobId) -> String {
     in_folder(job(id), "given-up.json")
 }
 
-/// Which kinds of what an ended job had stored were deleted.
+/// Which kinds of an ended job's stored data were deleted.
 pub fn discarded(id: &JobId) -> String {
     in_folder(job(id), "discarded.json")
 }
 
-/// The packed workdir, named by what it is: two that submit one job at once, each with its own, do not overwrite each other's.
+/// The packed workdir, named by its hash: two submissions of one job do not overwrite each other.
 pub fn code(id: &JobId, sha256: &str) -> String {
     in_folder(job(id), &format!("code/{sha256}.tar.zst"))
 }
@@ -171,7 +171,7 @@ pub fn events(id: &JobId, no: AttemptNo) -> String {
     in_folder(attempt(id, no), "events/")
 }
 
-/// A batch of events, named by the sequence number of its first.
+/// A batch of events, named by its first sequence number.
 pub fn event_batch(id: &JobId, no: AttemptNo, first: u64) -> String {
     format!("{}{first:08}.jsonl", events(id, no))
 }
@@ -180,7 +180,7 @@ pub fn samples(id: &JobId, no: AttemptNo) -> String {
     in_folder(attempt(id, no), "samples/")
 }
 
-/// A batch of samples: JSON lines of `instance::Rates`, compressed; named by a number that grows.
+/// A batch of samples: compressed JSON lines of `instance::Rates`, numbered upward.
 pub fn sample_batch(id: &JobId, no: AttemptNo, number: u64) -> String {
     format!("{}{number:08}.jsonl.zst", samples(id, no))
 }
@@ -189,7 +189,8 @@ pub fn log(id: &JobId, no: AttemptNo) -> String {
     in_folder(attempt(id, no), "log/")
 }
 
-/// A piece of the workload's output, one zstd frame; named by a number that grows. The frames in order are the log.
+/// A piece of the workload's output, one zstd frame, numbered upward. The frames in order are the
+/// log.
 pub fn log_piece(id: &JobId, no: AttemptNo, number: u64) -> String {
     format!("{}{number:08}.zst", log(id, no))
 }
@@ -206,7 +207,7 @@ pub fn checkpoint(id: &JobId, no: CheckpointNo) -> String {
     format!("{}{no}/", checkpoints(id))
 }
 
-/// Written last: only a checkpoint with a manifest exists.
+/// Written last: a checkpoint without a manifest is not complete.
 pub fn manifest(id: &JobId, no: CheckpointNo) -> String {
     format!("{}manifest.json", checkpoint(id, no))
 }
@@ -216,46 +217,46 @@ pub fn checkpoint_file(id: &JobId, no: CheckpointNo, path: &str) -> String {
     format!("{}files/{path}", checkpoint(id, no))
 }
 
-/// What somebody was told, once: `attention-<hash>` or `ended-<hash>`.
+/// A message that the user got once: `attention-<hash>` or `ended-<hash>`.
 pub fn told(id: &JobId, name: &str) -> String {
     format!("{}told/{name}.json", job(id))
 }
 
-/// What stands in the way of a job and a person must know.
+/// What blocks a job and a person must know.
 pub fn attention(id: &JobId) -> String {
     in_folder(job(id), "attention.json")
 }
 
-/// Why nothing is launched for a job just now.
+/// Why nothing is launched for a job now.
 pub fn waiting(id: &JobId) -> String {
     in_folder(job(id), "waiting.json")
 }
 
-/// Which market was decided on, `market = "auto"`.
+/// The market decisions, with `market = "auto"`.
 pub fn market(id: &JobId) -> String {
     in_folder(job(id), "market.json")
 }
 
-/// What is known of the spot pools, for all jobs of the root.
+/// What is known about the spot pools, for all jobs of the root.
 pub const POOLS: &str = "market/";
 
 pub fn pool(zone: &str, instance_type: &str) -> String {
     format!("{POOLS}{zone}/{instance_type}.json")
 }
 
-/// The zone and the type that the key of a pool says.
+/// The zone and the instance type in the key of a pool.
 pub fn pool_of(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix(POOLS)?.strip_suffix(".json")?.split_once('/')
 }
 
-/// What was proven of an account: that machines end there when nobody watches them.
+/// The shutdown proofs of an account: machines end there without supervision.
 pub const PROOFS: &str = "proofs/";
 
 pub fn proofs(account: &str) -> String {
     format!("{PROOFS}{account}/")
 }
 
-/// The newest of a region.
+/// The newest proof of a region.
 pub fn proof(account: &str, region: &str) -> String {
     format!("{}{region}.json", proofs(account))
 }
@@ -313,7 +314,7 @@ mod tests {
         let (own, set_code) = (schedule("set", "name"), schedule_code("set", "name", "0a"));
         for key in [&own, &set_code, &schedule_run("set", "name", due), &schedule_waiting("set", "name"), &visit("sweeper"), &suspects("sweeper")] {
             assert!(is_of_the_root(key) && job_of(key).is_none(), "{key}");
-            // Those of another job root, whatever its prefix is called.
+            // Keys of another job root, under any prefix.
             for prefix in ["a/", "jobs/", "jobs/team-a/", "schedules/", "sweeper/", "news/", "market/", "proofs/", "agents/"] {
                 for inner in
                     [key, &spec(&job), &plan(&job, no), CLOCK, JOBS_OVER, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1")]

@@ -1,10 +1,10 @@
-//! Typed access to the proofs of a job root: that machines of an account end when nobody watches them.
+//! Typed access to the shutdown proofs of a job root: machines of an account end without supervision.
 //!
 //! ```text
-//!   proofs/<account>/<region>.json     whoever makes a proof, overwritten
+//!   proofs/<account>/<region>.json     overwritten by each prover
 //! ```
-//! The newest counts, whatever it says. Two that prove at once each write a whole one. What must never live here: how long a
-//! proof holds (`policy::account::shutdown_proof`).
+//! The newest proof counts, whatever its result. Two provers at once each write a complete record. How
+//! long a proof is valid does not belong here (`policy::account::shutdown_proof`).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::record::encode;
 use crate::job::Proof;
 use crate::ports::Store;
 
-/// The keys of the proofs of all accounts, for whoever is still asking which one this is.
+/// The keys of the proofs of all accounts, for a caller that does not know its account yet.
 ///
 /// # Errors
 /// When the store does not answer.
@@ -41,7 +41,7 @@ impl ProofDir {
         ProofDir { store, account: account.to_owned() }
     }
 
-    /// The newest of a region; one that cannot be read is as good as none, and another is made.
+    /// The newest proof of a region. A damaged one counts as none, and a new one is made.
     ///
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.
@@ -58,7 +58,8 @@ impl ProofDir {
         self.among(&keys(&*self.store, &layout::proofs(&self.account)).await?).await
     }
 
-    /// The newest of each region that has one of these keys, all asked for at once: a handful, one for each region that somebody uses.
+    /// The newest of each region that has one of these keys. All are read at once, since they are few:
+    /// one for each region in use.
     ///
     /// # Errors
     /// As [`ProofDir::newest`].
@@ -69,10 +70,10 @@ impl ProofDir {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Overwrites the one before. A record of a newer version is left alone.
+    /// Overwrites the previous proof, but not a record of a newer version.
     ///
     /// # Errors
-    /// As any write of a record, and when a newer version wrote what is there.
+    /// As any write of a record, and when a newer version wrote the record.
     pub async fn put(&self, proof: &Proof) -> Result<(), JobDirError> {
         self.newest(&proof.region).await?;
         let key = layout::proof(&self.account, &proof.region);

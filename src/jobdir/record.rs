@@ -7,7 +7,7 @@ use crate::job::RECORD_FORMAT;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Written by a newer version of this program: neither read nor touched.
+    /// A newer version of lamp wrote it. It is neither read nor changed.
     #[error("`{key}` has format {found}, and this version knows formats up to {RECORD_FORMAT}")]
     Newer { key: String, found: u64 },
     #[error("`{key}` is not a record of ours")]
@@ -16,7 +16,7 @@ pub enum RecordError {
         #[source]
         cause: serde_json::Error,
     },
-    /// No regular object, or larger than any record.
+    /// Not a regular object, or larger than any record.
     #[error("`{key}` is not a record of ours")]
     Foreign {
         key: String,
@@ -25,7 +25,7 @@ pub enum RecordError {
     },
 }
 
-/// Pretty, because people open these files, with a newline at the end.
+/// Pretty, because people open these files. Ends with a newline.
 pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(record).expect("records hold only strings, finite numbers and maps with string keys");
     bytes.push(b'\n');
@@ -53,7 +53,7 @@ pub fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, RecordE
     serde_json::from_slice(bytes).map_err(broken)
 }
 
-/// The format of a record as [`encode`] writes it; `None`: look for it in all of the bytes.
+/// The format number of a record as [`encode`] writes it. `None`: parse the whole record.
 fn format_in_front(bytes: &[u8]) -> Option<u64> {
     let rest = bytes.strip_prefix(b"{\n  \"format\": ")?;
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;

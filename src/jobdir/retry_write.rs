@@ -1,30 +1,31 @@
-//! Writes for somebody who waits and is told how they went: what nobody has answered is asked again before that.
+//! Writes for a waiting user: a write without an answer is retried before the user hears about it.
 //!
 //! ```text
-//!   create ──> no answer ──> the same bytes once more ──> done, or somebody else's
+//!   create ──> no answer ──> the same bytes again ──> done, or another writer's record
 //!                        └─> still no answer ──> JobDirError::Unsure: it may be there
 //! ```
-//! A client of S3 does not repeat a create by itself, and a store may write and then lose its reply. Who repeats the same bytes
-//! does no harm, since a create counts them as new. What must never live here: the loops' own next try (a tick is a retry), so
-//! that nothing of a controller or an agent waits here while a store is down.
+//! An S3 client does not retry a create, and a store may write and then lose its reply. Repeating the
+//! same bytes is safe, since a create counts them as new. The loops of the controller and the agent do
+//! not use this: their next tick is the retry, and they must not wait while a store is down.
 
 use std::time::Duration;
 
 use super::job_dir::JobDirError;
 use crate::ports::{Clock, NoCredentials, StoreError};
 
-/// Between two tries. A connection that was reset is there again at once, a server that restarts within seconds; more of them,
-/// and somebody at a terminal waits for a store that is down only to be told so.
+/// Backoff between tries. After a reset, a connection works at once; a restarted server works
+/// within seconds. With more tries, a user at a terminal only waits longer to learn that the store
+/// is down.
 const PAUSES: [Duration; 4] = [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 
-/// No try begins later than this: where a client takes many seconds to give one up, there are fewer. Shorter, and a slow line
-/// gets no second one; longer, and what is begun here is a look at the world of a minute ago.
+/// No try starts later than this. Shorter, and a slow connection gets no second try. Longer, and
+/// the caller's view of the store is too old.
 const BEGUN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Asks until somebody answers, or for so long. What it asks must do no harm when it is done twice.
+/// Retries until there is an answer, for a limited time. The operation must be safe to repeat.
 ///
 /// # Errors
-/// The store's own where it certainly wrote nothing; [`JobDirError::Unsure`] where it may have.
+/// The store's own error if it certainly wrote nothing, otherwise [`JobDirError::Unsure`].
 pub async fn insist<T, F>(clock: &dyn Clock, mut ask: impl FnMut() -> F) -> Result<T, JobDirError>
 where
     F: Future<Output = Result<T, JobDirError>>,
@@ -41,7 +42,7 @@ where
                 tracing::debug!("nobody has answered, asking again: {error}");
                 clock.sleep(pause).await;
             }
-            // It refuses now, and may have written before.
+            // The store refuses now, but an earlier try may have written.
             Err(JobDirError::Store(error)) if may_be_written => return Err(JobDirError::Unsure(error)),
             other => return other,
         }
@@ -52,7 +53,7 @@ where
     })
 }
 
-/// Whether it may have been written all the same. Without credentials nothing was sent.
+/// Whether the write may have happened. Without credentials nothing was sent.
 pub fn is_silence(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable { .. }) && NoCredentials::among(error).is_none()
 }

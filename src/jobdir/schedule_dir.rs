@@ -3,7 +3,7 @@
 //! ```text
 //!   schedules/<set>/<name>.json                     lamp apply, overwritten
 //!   schedules/<set>/<name>/code/<sha256>.tar.zst    lamp apply, once
-//!   schedules/<set>/<name>/runs/<due>.json          a daemon, once each: whoever creates it has decided this due time
+//!   schedules/<set>/<name>/runs/<due>.json          a daemon, once each: creating it decides the due time
 //!   schedules/<set>/<name>/waiting.json             a daemon, overwritten
 //! ```
 
@@ -31,10 +31,10 @@ pub struct ScheduleDir {
     name: String,
 }
 
-/// Listings and reads in flight at once.
+/// Parallel listings and reads.
 const READS_IN_FLIGHT: usize = 16;
 
-/// Every schedule of a job root, of one set or of all, in order of their names.
+/// Every schedule of a job root, of one set or of all, ordered by name.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -71,12 +71,10 @@ impl ScheduleDir {
         self.read(layout::schedule(&self.set, &self.name)).await
     }
 
-    /// Overwrites the words, for somebody who waits: what nobody has answered is asked again. A record of a newer version is left
-    /// alone.
+    /// Overwrites the schedule for a waiting user, with retries. A record of a newer version is not changed.
     ///
     /// # Errors
-    /// [`JobDirError::Unsure`] when it may be written all the same; with any other it is not, as when a newer version wrote what is
-    /// there.
+    /// [`JobDirError::Unsure`] when it may be written. After any other error it is not.
     pub async fn put_record(&self, record: &Schedule, clock: &dyn Clock) -> Result<(), JobDirError> {
         match self.record().await {
             Err(error) if !error.is_damage() => return Err(error),
@@ -86,10 +84,10 @@ impl ScheduleDir {
         insist(clock, || async { Ok(self.store.put_durable(&key, body.clone()).await?) }).await
     }
 
-    /// Keeps the packed workdir, once for each content.
+    /// Stores the packed workdir, once for each content.
     ///
     /// # Errors
-    /// When the store refuses, or the file is not what it was said to be.
+    /// When the store refuses, or the file does not have this hash.
     pub async fn put_code(&self, sha256: &str, path: &Path) -> Result<(), JobDirError> {
         let key = self.code_key(sha256);
         if self.store.head(&key).await?.is_some() {
@@ -99,12 +97,12 @@ impl ScheduleDir {
         if sent == sha256 { Ok(()) } else { Err(JobDirError::Taken { key }) }
     }
 
-    /// Where the packed workdir is kept.
+    /// The key of the packed workdir.
     pub fn code_key(&self, sha256: &str) -> String {
         layout::schedule_code(&self.set, &self.name, sha256)
     }
 
-    /// The due times that were decided, in order.
+    /// The due times with a decision, in order.
     ///
     /// # Errors
     /// When the store cannot be listed.
@@ -121,16 +119,16 @@ impl ScheduleDir {
         self.read(layout::schedule_run(&self.set, &self.name, due)).await
     }
 
-    /// The newest decision; one that cannot be read hides what it was, and not that it was.
+    /// The newest decision.
     ///
     /// # Errors
-    /// When the store does not answer, or a newer version wrote it.
+    /// When the record cannot be read, or the store does not answer.
     pub async fn newest_run(&self) -> Result<Option<ScheduleRun>, JobDirError> {
         let Some(due) = self.due_times().await?.last().copied() else { return Ok(None) };
         self.run(due).await
     }
 
-    /// The lock between daemons: the record that is there, ours or not, is the decision.
+    /// The lock between daemons: the record that exists afterwards, ours or another's, is the decision.
     ///
     /// # Errors
     /// As any write of a record.
@@ -142,16 +140,16 @@ impl ScheduleDir {
         }
     }
 
-    /// Makes the job that a decision names, code first; as often as it is called, it is one job.
+    /// Makes the job of a decision, code first. Idempotent.
     ///
     /// # Errors
-    /// When the store refuses; then the next look makes it.
+    /// When the store refuses. The next tick tries again.
     pub async fn make_job(&self, spec: &ResolvedSpec) -> Result<(), JobDirError> {
         let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
         if let Some(code) = &spec.code {
             self.store.copy(&self.code_key(&code.sha256), &layout::code(&spec.job, &code.sha256)).await?;
         }
-        // Whoever was first wrote the same: the spec is the decision's.
+        // Another daemon wrote the same spec: it comes from the decision.
         let _same = dir.create_spec(spec).await?;
         Ok(())
     }

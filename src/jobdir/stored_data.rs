@@ -1,10 +1,11 @@
-//! What a job has stored beside its records, and how it goes: checkpoints, outputs, logs and code are what an ended job costs.
+//! The stored data of a job beside its records, and how it is deleted: checkpoints, outputs, logs, code.
 //!
 //! ```text
-//!   may we? ──> discarded.json of all ──> looked at again ──> manifests (a checkpoint exists by its manifest) ──> all the rest
+//!   may delete? ──> discarded.json ──> list again ──> manifests (they make a checkpoint) ──> the rest
 //! ```
-//! The records stay: by a spec without a receipt a controller would launch the job again, `lamp apply` and a daemon would make
-//! again what has no spec, and a bill is explained by receipts. What must never live here: whether it may go (`policy::lifecycle::discardable`).
+//! The records stay. Without a receipt, a controller would launch the job again. Without a spec,
+//! `lamp apply` and a daemon would make it again. Receipts also explain the bill. Whether data may be
+//! deleted does not belong here (`policy::lifecycle::discardable`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,17 +18,17 @@ use super::record::encode;
 use crate::job::{Discarded, JobId, StoredKind};
 use crate::ports::{ObjectMeta, Store, StoreError};
 
-/// Deletions in flight. A store across the ocean answers in 100 ms: ten thousand pieces of a log then take half a minute.
+/// Parallel deletes. A distant store answers in 100 ms: ten thousand log pieces take half a minute.
 const DELETES_IN_FLIGHT: usize = 32;
 
-/// What is stored under a key of this job; `None`: a record, which stays.
+/// The kind of data under a key of this job. `None`: a record, which stays.
 pub fn stored_kind(job: &JobId, key: &str) -> Option<StoredKind> {
     let inner = key.strip_prefix(layout::job(job).as_str())?;
     let parts: Vec<&str> = inner.split('/').collect();
     match parts.as_slice() {
         ["checkpoints", _, ..] => Some(StoredKind::Checkpoints),
         ["outputs", _, ..] => Some(StoredKind::Outputs),
-        // Versions of before kept the code in one file.
+        // Older versions kept the code in one file.
         ["code", _, ..] | ["code.tar.zst"] => Some(StoredKind::Code),
         ["attempts", _, "log" | "samples", _, ..] => Some(StoredKind::Logs),
         _ => None,
@@ -35,7 +36,7 @@ pub fn stored_kind(job: &JobId, key: &str) -> Option<StoredKind> {
 }
 
 impl JobDir {
-    /// All that the job has stored, by what it is.
+    /// Everything the job has stored, by kind.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -44,17 +45,17 @@ impl JobDir {
         Ok(objects.into_iter().filter_map(|object| Some((stored_kind(self.job(), &object.key)?, object))).collect())
     }
 
-    /// What was discarded of it. `None`: nothing, or the record is damaged.
+    /// What was deleted of the job's data. `None`: nothing, or the record is damaged.
     ///
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.
     pub async fn discarded(&self) -> Result<Option<Discarded>, JobDirError> {
         let record: Option<Discarded> = unless_damaged(read(&**self.store(), &layout::discarded(self.job())).await)?;
-        // An intent that was taken back.
+        // Without kinds it is an intent that was withdrawn.
         Ok(record.filter(|gone| !gone.kinds.is_empty()))
     }
 
-    /// The same, where this kind of it was.
+    /// The same, if it includes this kind.
     ///
     /// # Errors
     /// As [`JobDir::discarded`].
@@ -62,7 +63,8 @@ impl JobDir {
         Ok(self.discarded().await?.filter(|gone| gone.kinds.contains(&kind)))
     }
 
-    /// The intent, with what was discarded before. Gives what stood there, for whoever takes it back.
+    /// Records the intent to delete, merged with the kinds before. Returns the record before, so that
+    /// the caller can restore it.
     ///
     /// # Errors
     /// When the store refuses.
@@ -73,7 +75,7 @@ impl JobDir {
         Ok(before)
     }
 
-    /// Overwrites what is said of it.
+    /// Overwrites the record of what was deleted.
     ///
     /// # Errors
     /// When the store refuses.
@@ -81,18 +83,18 @@ impl JobDir {
         Ok(self.store().put_durable(&layout::discarded(self.job()), Bytes::from(encode(record))).await?)
     }
 
-    /// Whether anything of the job may be deleted by who asks: what is never there is.
+    /// Checks the permission to delete, by deleting an object that never exists.
     ///
     /// # Errors
-    /// As a deletion would.
+    /// When a delete would fail.
     pub async fn try_to_delete(&self) -> Result<(), JobDirError> {
         Ok(self.store().delete(&format!("{}nothing", layout::checkpoints(self.job()))).await?)
     }
 
-    /// Deletes these, which [`JobDir::stored`] gave, and counts them in `gone` as they go. The intent stands before.
+    /// Deletes these objects of [`JobDir::stored`] and counts them in `gone`. Record the intent first.
     ///
     /// # Errors
-    /// When the store refuses: some may be gone. The same again goes on.
+    /// When the store refuses: some may be deleted. A second call continues.
     pub async fn delete_stored(&self, objects: &[(StoredKind, ObjectMeta)], gone: &AtomicU64) -> Result<(), JobDirError> {
         let is_manifest = |(kind, object): &&(StoredKind, ObjectMeta)| *kind == StoredKind::Checkpoints && object.key.ends_with("/manifest.json");
         let (manifests, rest): (Vec<_>, Vec<_>) = objects.iter().partition(is_manifest);
@@ -108,7 +110,7 @@ impl JobDir {
     }
 }
 
-/// Whether nothing stands in the folder of a job but code, or nothing at all: it was never made.
+/// Whether the job's folder is empty or contains only code: the job was never made.
 ///
 /// # Errors
 /// When the store cannot be listed.

@@ -31,7 +31,8 @@ impl SweeperDir {
         SweeperDir { store, name: name.to_owned() }
     }
 
-    /// Whom an earlier visit suspected; a record that cannot be read is as good as none, and everybody is looked at anew.
+    /// The suspects of the previous visit. A damaged record counts as none, and all machines are checked
+    /// again.
     ///
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.
@@ -51,7 +52,7 @@ impl SweeperDir {
         self.read(layout::visit(&self.name)).await
     }
 
-    /// What the visit before came to, for the next; a record that cannot be read is as good as none.
+    /// The result of the previous visit. A damaged record counts as none.
     ///
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.
@@ -76,10 +77,10 @@ impl SweeperDir {
         Ok(self.store.head(&layout::visit(&self.name)).await?.map(|meta| meta.modified))
     }
 
-    /// Overwrites what the visit before came to. A record of a newer version is left alone.
+    /// Overwrites the result of the previous visit, but not a record of a newer version.
     ///
     /// # Errors
-    /// As any write of a record, and when a newer version wrote what is there.
+    /// As any write of a record, and when a newer version wrote the record.
     pub async fn put_visit(&self, visit: &Visit) -> Result<(), JobDirError> {
         self.visit_before().await?;
         self.put(layout::visit(&self.name), visit).await

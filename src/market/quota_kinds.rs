@@ -39,7 +39,7 @@ const fn gpus(word: &'static str, kind: QuotaKind) -> QuotaKind {
 }
 
 /// The quotas for our machines. On spot, each generation of P has its own quota. AWS's page has
-/// none for P6, so a type without a row is reported ([`uncounted`]).
+/// none for P6, and the caller reports such a type ([`uncounted`]).
 pub const QUOTA_KINDS: &[QuotaKind] = &[
     gpus("G and VT", kind("L-DB2E81BA", "Running On-Demand G and VT instances", Market::OnDemand, &["g", "gr", "vt"])),
     gpus("P", kind("L-417A185B", "Running On-Demand P instances", Market::OnDemand, &["p"])),

@@ -1,4 +1,4 @@
-//! A duration as people write it: `30s`, `5m`, `2h`, `3d`, `1w`, `1h30m`, or `off`.
+//! A duration as people write it: `30s`, `5m`, `2h`, `3d`, `1w` or `1h30m`.
 //!
 //! A bare integer is refused as ambiguous: SkyPilot reads it as minutes, dstack as seconds.
 

@@ -1,19 +1,19 @@
-//! Decisions: functions of (facts, now) that give a verdict with its reasons and the numbers they used.
+//! Decisions: functions of facts and `now` that return a verdict with its reasons and numbers.
 //!
 //! ```text
 //!   Rates ──> idle ──┐
 //!   Rates ──> stall ─┤
-//!   limits -> budget ┼──> supervise ──> Step      (the agent's one decision; the order of verdicts is written there)
+//!   limits -> budget ┼──> supervise ──> Step      (the agent's one decision; it orders the verdicts)
 //!   notice ──────────┤
 //!   wishes ──────────┘
 //!   records + cloud's answer ──> reconcile ──> Act (the controller's one decision), with relaunch inside
-//!   what all jobs cost ──> cap                        (before each launch)
-//!   looks at a zone -> spell -> horizon -> market_choice -> MarketVerdict  (spot, on-demand or wait, under a deadline)
-//!   looks at many   -> spell -> zones ─────────┘            (which of them, and what the others are worth)
+//!   cost of all jobs ──> cap                       (before each launch)
+//!   samples of a zone -> spell -> horizon -> market_choice -> MarketVerdict  (spot, on-demand or wait, under a deadline)
+//!   samples of many   -> spell -> zones ─────────┘            (ranks the zones, and values the alternatives)
 //!   cron, hours, price ──> schedule ──> DueVerdict  (the daemon)
 //! ```
-//! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
-//! never live here: a clock, a file, a call, a random number; those who read them hand them in.
+//! The agent and the controller pass current facts, `lamp replay` recorded ones. These modules use
+//! no clock, file, call or random number; the caller passes them in.
 
 pub mod account;
 pub mod billing;

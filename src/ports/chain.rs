@@ -1,11 +1,11 @@
-//! An error of the world, in words.
+//! How an error and its causes become text.
 
 use std::error::Error;
 use std::fmt::Write as _;
 
 use super::NoCredentials;
 
-/// An error and its causes in one line: for logs, events and reasons, where nobody can ask back.
+/// An error and its causes in one line, for logs, events and reasons.
 pub fn chain(error: &dyn Error) -> String {
     if let Some(nobody) = NoCredentials::among(error) {
         return nobody.to_string();
@@ -19,7 +19,7 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// An error and its causes, each once: some libraries repeat their source in their own text, and saying it twice helps nobody.
+/// An error and its causes, each once: some libraries repeat the cause in their own text.
 pub fn causes(error: &dyn Error) -> Vec<String> {
     if let Some(nobody) = NoCredentials::among(error) {
         return vec![nobody.to_string()];

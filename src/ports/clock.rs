@@ -1,4 +1,4 @@
-//! Time. Nothing outside `adapters` asks the operating system for it.
+//! Time. Only `adapters` asks the operating system for it.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use jiff::Timestamp;
 
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// The wall clock, for records and for deadlines that people wrote. It may step.
+    /// The wall clock, for records and for deadlines that people wrote. It may jump.
     fn now(&self) -> Timestamp;
 
-    /// A clock that never steps and that counts suspend (`CLOCK_BOOTTIME`), for lengths of time.
+    /// A monotonic clock that counts suspend (`CLOCK_BOOTTIME`), for durations.
     fn mono(&self) -> Duration;
 
-    /// Names the life of the machine in which `mono` counts: after a reboot that clock begins anew, and what it said before
-    /// means nothing. Empty where nobody can tell.
+    /// Identifies the boot in which `mono` counts: after a reboot, older values of `mono` mean
+    /// nothing. Empty if it cannot be read.
     fn boot(&self) -> String;
 
     async fn sleep(&self, time: Duration);

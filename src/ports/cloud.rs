@@ -1,4 +1,4 @@
-//! A seller of machines.
+//! A cloud that sells machines.
 
 use std::collections::BTreeSet;
 
@@ -13,41 +13,42 @@ use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
-    /// Not to be had here now: try the next placement.
+    /// No capacity here now: try the next placement.
     #[error("{refusal} for {what}")]
     NoCapacity { what: String, refusal: Refusal },
-    /// Too many calls: the same call again, later.
+    /// Too many calls: repeat this call later.
     #[error("the cloud asks for fewer calls")]
     Throttled,
-    /// Credentials or permissions.
+    /// Credentials or permissions are missing.
     #[error("not allowed to {act}")]
     Denied {
         act: String,
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The answer was lost: it may have happened. Repeat the same request and look.
+    /// The reply was lost: the call may have worked. Repeat the same request, then look.
     #[error("no answer to {act}")]
     Ambiguous {
         act: String,
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The plan's token was used with another request: an error of ours, never the user's. `machine`: the one that it launched,
-    /// which is this plan's; `None`: it is not shown yet, and a machine may be there all the same.
+    /// The plan's token was used with a different request. This is our bug, not the user's mistake.
+    /// `machine`: the machine that was launched with it, which belongs to the plan. `None`: it is
+    /// not visible yet, but it may exist.
     #[error("{what}")]
     Mismatch { machine: Option<String>, what: String },
-    /// The machine was ended, and what may launch another in its place could not be taken away.
+    /// The machine was terminated, but what may relaunch it could not be removed.
     #[error("{machine} is ended, and may come back")]
     Relaunches {
         machine: String,
         #[source]
         cause: Box<CloudError>,
     },
-    /// This machine is never stopped, only terminated, and its disk goes with it.
+    /// This machine cannot be stopped, only terminated, and its disk is deleted then.
     #[error("{what}")]
     Unstoppable { what: String },
-    /// The request can never work.
+    /// This request will always fail.
     #[error("{what}")]
     Invalid { what: String },
     /// This cloud cannot do that at all.
@@ -56,7 +57,7 @@ pub enum CloudError {
 }
 
 impl CloudError {
-    /// Whether nothing was taken because we could not say who we are: a person mends that, and then the same call is taken.
+    /// Whether the call failed for lack of credentials. After the user signs in, it works.
     pub fn is_unsigned(&self) -> bool {
         matches!(self, CloudError::Denied { .. }) && NoCredentials::among(self).is_some()
     }
@@ -67,53 +68,54 @@ pub trait Cloud: Send + Sync {
     /// Every region in which this account may have machines.
     async fn regions(&self) -> Result<Vec<Region>, CloudError>;
 
-    /// What can be bought now that satisfies the requirement.
+    /// The offers that satisfy the requirement now.
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError>;
 
-    /// What the launch of this offer needs beside it: image, network, role; the script of the first boot is not in it yet.
-    /// `NoCapacity`: this offer cannot be launched, another may.
-    /// `None`: nothing. Changes nothing, buys nothing.
+    /// What the launch of this offer also needs: image, network, role. The user data is added
+    /// later. Changes nothing and buys nothing. `None`: nothing more is needed. `NoCapacity`: this
+    /// offer cannot be launched, another one may work.
     async fn prepare(&self, _spec: &Spec, _offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
         Ok(None)
     }
 
-    /// Why a machine of this offer can never be launched, as far as is remembered since [`Cloud::prepare`] was asked there. Asks nobody:
-    /// `None` says only that nothing is known against it.
+    /// Why a machine of this offer can never be launched, as remembered from [`Cloud::prepare`].
+    /// Sends no request. `None`: no reason is known.
     fn known_unfit(&self, _spec: &Spec, _offer: &Offer) -> Option<String> {
         None
     }
 
-    /// Whether this account may launch the machine of a plan, as far as the cloud says so without launching it.
+    /// Whether this account may launch the plan's machine, as far as the cloud tells without a
+    /// launch.
     async fn permitted(&self, _plan: &Plan) -> Result<(), CloudError> {
         Ok(())
     }
 
-    /// A job was submitted from this process. A cloud whose machines run here keeps what they will need of it.
+    /// A job was submitted from this process. The local cloud keeps what its machines will need.
     fn submitted(&self, _spec: &ResolvedSpec) {}
 
-    /// The receipt of a job is written: nothing of it is needed here any more.
+    /// The receipt of a job is written: what [`Cloud::submitted`] kept may go.
     fn settled(&self, _job: &JobId) {}
 
-    /// Launches the machine of a plan and gives its id. Idempotent by the plan's client token: the same plan again gives
-    /// the same machine. [`CloudError::Mismatch`]: it was launched by another request, and is the plan's all the same.
+    /// Launches the machine of a plan and returns its id. The plan's client token makes it
+    /// idempotent: the same plan returns the same machine. [`CloudError::Mismatch`]: another
+    /// request launched it, but it belongs to the plan.
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError>;
 
-    /// Every machine of this owner in a region, terminated ones too while the cloud still shows them. An error means
-    /// *unknown*.
+    /// Every machine of this owner in a region, also terminated ones while the cloud shows them. An
+    /// error means *unknown*.
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError>;
 
-    /// Of a plan whose machine [`Cloud::describe`] did not show: an error when it may be there all the same, and cannot be
-    /// read. One such machine is unknown to its own job, and says nothing of the others. One that has ended and lost its tags,
-    /// as a cloud takes them off after some time, is given with those of its plan.
+    /// Looks for a plan's machine that [`Cloud::describe`] did not show. An error: it may exist but
+    /// cannot be read. A terminated machine that has lost its tags is returned with the plan's
+    /// tags: the cloud removes tags some time after the end.
     async fn confirm_missing(&self, _plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         Ok(None)
     }
 
-    /// Ends a machine for good. A machine that is already gone is success. The caller has read the owner tag in the same
-    /// decision.
+    /// Terminates a machine. Success if it is already gone. The caller has checked the owner tag.
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError>;
 
-    /// Stops a machine and keeps its disk; only what was bought on demand.
+    /// Stops an on-demand machine and keeps its disk.
     async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
         Err(CloudError::Unsupported { cloud: machine.cloud.word(), act: "stop a machine and keep its disk" })
     }
@@ -123,59 +125,64 @@ pub trait Cloud: Send + Sync {
         Err(CloudError::Unsupported { cloud: machine.cloud.word(), act: "start a stopped machine" })
     }
 
-    /// Serves an interruption notice, for rehearsals. A second one replaces the first.
+    /// Sends an interruption notice, for rehearsals. A second one replaces the first.
     async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError>;
 
-    /// Raises the hard cap on a machine's life, which the user has asked for in words. Never lowers it.
+    /// Raises the hard cap on a machine's run time at the user's request. Never lowers it.
     async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError>;
 
-    /// Arms what watches the machine from outside (switch C). Idempotent; nothing to arm is success.
+    /// Sets up the alarm that watches the machine from outside (switch C). Idempotent. Success if
+    /// there is nothing to set up.
     async fn guard(&self, _plan: &Plan, _machine: &MachineRef) -> Result<(), CloudError> {
         Ok(())
     }
 
-    /// Takes off what [`Cloud::guard`] armed, of a machine that goes on. Idempotent; what is not there is success.
+    /// Removes what [`Cloud::guard`] set up, from a machine that keeps running. Idempotent. Success
+    /// if it is not there.
     async fn unguard(&self, _machine: &MachineRef) -> Result<(), CloudError> {
         Ok(())
     }
 
-    /// When what [`Cloud::guard`] armed has ended this machine; `None`: it has not. An error means *unknown*.
+    /// When the alarm of [`Cloud::guard`] terminated this machine. `None`: it did not. An error
+    /// means *unknown*.
     async fn alarmed(&self, _machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         Ok(None)
     }
 
-    /// Machines in a region of which the cloud itself says that their host fails: it has no power, no network, or broken hardware.
-    /// Anybody's; an error means *unknown*.
+    /// Machines in a region whose host fails, as the cloud reports: no power, no network, or broken
+    /// hardware. Includes machines of other owners. An error means *unknown*.
     async fn failing_hosts(&self, _region: &Region) -> Result<BTreeSet<String>, CloudError> {
         Ok(BTreeSet::new())
     }
 
-    /// The prices that held for a spot machine of this offer from a moment on, with the one that held then: they move while it
-    /// runs, and it is billed by them.
+    /// The spot prices of this offer from a moment on, with the price at that moment. The bill uses
+    /// these prices, and they change while the machine runs.
     async fn spot_prices(&self, offer: &Offer, _from: Timestamp) -> Result<PriceHistory, CloudError> {
         Err(CloudError::Unsupported { cloud: offer.cloud.word(), act: "tell what spot machines cost" })
     }
 
-    /// The attempt is settled: what was kept of the ended machine only to settle it, and what watched it, may go.
+    /// The attempt is settled: removes what was kept of the ended machine, and its watchers.
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError>;
 
-    /// What is left of an owner's machines in a region and bills or waits.
+    /// What remains of an owner's machines in a region and costs money or waits.
     async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
         Ok(Vec::new())
     }
 
-    /// The same of one job that ends, whose machines these were: it is asked for each job, so that it must not grow with what else
-    /// the owner has there. More than that may be given: who asks keeps what is the job's.
+    /// The same for the machines of one ended job. Called once per job, so its cost must not grow
+    /// with the owner's other resources. It may return more: the caller keeps what belongs to the
+    /// job.
     async fn residue_of(&self, owner: &str, region: &Region, _job: &JobId, _machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
         self.residue(owner, region).await
     }
 
-    /// GPU machines that bill and do not carry this owner's tags, nor any of ours. For looking at: nothing is ever done to them.
+    /// GPU machines that bill but have neither this owner's tags nor other tags of lamp. Only to
+    /// show: lamp never changes them.
     async fn foreign(&self, _owner: &str, _region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
         Ok(Vec::new())
     }
 
-    /// Removes one piece of residue of ours.
+    /// Removes one piece of the owner's residue.
     async fn clear(&self, _residue: &Residue) -> Result<(), CloudError> {
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! The files under the agent's care: its own state, the workload's log, checkpoints, outputs and progress.
+//! The files that the agent manages: its state, the workload's log, checkpoints, outputs, progress.
 //!
-//! Small blocking calls on local disks, a few hundred microseconds each; only a walk over a folder of unknown size goes
-//! to a thread of its own. "Not there" is `Ok(None)` or empty, never an error.
+//! Calls block for a few hundred microseconds on a local disk. Only a walk over a folder of unknown
+//! size uses its own thread. A missing file is `Ok(None)` or empty, not an error.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::CodeArchive;
 
-/// What tells two versions of a file apart without reading it.
+/// Tells two versions of a file apart without reading them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
     pub bytes: u64,
@@ -30,12 +30,12 @@ pub struct TreeFile {
     pub stamp: FileStamp,
 }
 
-/// A file that is to be held as it is.
+/// A file to hold in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageFile {
     pub path: PathBuf,
     pub bytes: u64,
-    /// It may be written on meanwhile: its content now is what counts.
+    /// The workload may still append to it: only its present content counts.
     pub is_log: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct StageFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedFile {
     pub path: PathBuf,
-    /// Nobody writes to it any more; else it is the same file under another name.
+    /// A copy that no process writes to. Otherwise it is the same file under another name.
     pub is_copy: bool,
 }
 
@@ -51,22 +51,23 @@ pub struct StagedFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeLink {
     pub path: String,
-    /// Relative, as it stands in the link.
+    /// Relative, as written in the link.
     pub target: String,
-    /// Of the link itself.
+    /// The stamp of the link itself.
     pub stamp: FileStamp,
 }
 
-/// The regular files below a folder, in order of their paths. A symbolic link to a file inside the folder counts as the
-/// file; links to folders are not followed.
+/// The regular files below a folder, ordered by path. A symbolic link to a file inside the folder
+/// counts as that file. Links to folders are not followed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Tree {
     pub files: Vec<TreeFile>,
-    /// Links to folders inside the folder, in order of their paths.
+    /// Links to folders inside the folder, ordered by path.
     pub links: Vec<TreeLink>,
-    /// What is there and cannot be kept, with the reason: links that lead outside, names that are not UTF-8, devices.
+    /// Entries that cannot be kept, with the reason: links that lead outside, names that are not
+    /// UTF-8, devices.
     pub skipped: Vec<String>,
-    /// There are more files than were asked for; nothing should be concluded from such a tree.
+    /// There are more files than asked for: do not draw conclusions from this tree.
     pub truncated: bool,
 }
 
@@ -78,41 +79,41 @@ pub trait Files: Send + Sync {
     /// At most `bytes_max` bytes from an offset; empty at or beyond the end.
     fn read_from(&self, path: &Path, offset: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>>;
 
-    /// Adds to the end, creating the file and its folders.
+    /// Appends; creates the file and its folders.
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
     /// Readers see the old or the new content, never a part. Creates the folders.
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// As [`Files::replace`], and a power cut after it takes nothing back.
+    /// Like [`Files::replace`], but the new content also survives a power failure.
     fn replace_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.replace(path, bytes)
     }
 
-    /// Follows symbolic links; `None` also for what is not a regular file.
+    /// Follows symbolic links. `None` also for anything but a regular file.
     fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>>;
 
-    /// The same without anybody waiting for a file system that does not answer: an adapter whose disk may hang uses a thread of its own.
+    /// The same, without blocking the caller on a hung file system: an adapter may use a thread.
     async fn stamp_aside(&self, path: &Path) -> io::Result<Option<FileStamp>> {
         self.stamp(path)
     }
 
-    /// The regular files directly in a folder, by name, in order.
+    /// The regular files directly in a folder, ordered by name.
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, FileStamp)>>;
 
     /// The regular files at any depth, at most `files_max` of them.
     fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree>;
 
-    /// The same from a thread of its own, so that nobody waits for a large folder.
+    /// The same on its own thread, since the folder may be large.
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree>;
 
-    /// Holds files as they are under other names, in the first of these folders where that can be done, in the order of `files`.
-    /// The caller removes the folder afterwards.
+    /// Holds the present state of files under other names, in the first of `folders` that allows
+    /// it. Keeps the order of `files`. The caller removes the folder afterwards.
     async fn stage_aside(&self, _files: &[StageFile], _folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Makes a symbolic link, in the place of one that is there.
+    /// Makes a symbolic link, or replaces one.
     fn link(&self, _path: &Path, _target: &str) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -122,23 +123,24 @@ pub trait Files: Send + Sync {
         Ok(())
     }
 
-    /// Removes a file, or a folder with all that is in it.
+    /// Removes a file, or a folder with its content.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// The same without anybody waiting for a large folder: an adapter whose disk takes its time uses a thread of its own.
+    /// The same, without blocking the caller on a large folder: an adapter may use a thread.
     async fn remove_aside(&self, path: &Path) -> io::Result<()> {
         self.remove(path)
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Moves a file over another one, creating the folders on the way; gives it these permission bits, if any.
+    /// Moves a file over another one and creates the folders. Sets these permission bits, if given.
     fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()>;
 
-    /// Unpacks the code archive into an empty folder; refuses whatever would leave it, and more than was packed.
+    /// Unpacks the code archive into an empty folder. Refuses paths outside it, and more than was
+    /// packed.
     fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()>;
 
-    /// The same without anybody waiting for a large archive.
+    /// The same, without blocking the caller on a large archive.
     async fn unpack_aside(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
         self.unpack(archive, into, code)
     }

@@ -1,11 +1,12 @@
-//! Whoever is at work on the machine itself.
+//! The users who are logged in on the machine itself.
 
 pub trait People: Send + Sync {
-    /// Writes a line to each terminal at which somebody is logged in. It waits for none of them, and one that takes nothing is passed over.
+    /// Writes a line to each terminal with a logged-in user. Never waits: skips a terminal that
+    /// blocks.
     fn tell(&self, text: &str);
 }
 
-/// Where nobody is.
+/// For machines without logins.
 pub struct Nobody;
 
 impl People for Nobody {

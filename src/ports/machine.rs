@@ -1,8 +1,8 @@
-//! The switch of the machine.
+//! Power control of the machine.
 
 use async_trait::async_trait;
 
-/// What should be left of the machine.
+/// What should remain of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerOff {
     /// Nothing.
@@ -15,15 +15,14 @@ pub enum PowerOff {
 pub enum PowerError {
     #[error("cannot power off: {what}")]
     StillOn { what: String },
-    /// The user's own command for the end.
+    /// The user's own command at the end of a job failed.
     #[error("the command of `--then` failed: `{command}` {how}")]
     Then { command: String, how: String },
 }
 
 #[async_trait]
 pub trait Power: Send + Sync {
-    /// Puts the machine out, escalating until it works. On the local cloud it ends the attempt and touches nothing else.
-    ///
-    /// Does not return on success on a real machine.
+    /// Powers the machine off, with stronger methods until one works. On the local cloud it only
+    /// ends the attempt. On a real machine it does not return on success.
     async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError>;
 }

@@ -1,4 +1,4 @@
-//! What a machine can learn of itself: who it is, and whether the cloud is about to take it.
+//! What a machine can learn about itself: its identity, and whether it will be interrupted.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,15 @@ use crate::instance::Notice;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub instance: String,
-    /// As the cloud keeps them; `instance::Tags::from_map` reads ours.
+    /// As the cloud stores them. `instance::Tags::from_map` reads lamp's own.
     pub tags: BTreeMap<String, String>,
     pub launched: Timestamp,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
-    /// Not answering, answering nonsense, or refusing the token after a refresh. Never the same as "no notice".
+    /// No answer, a broken answer, or a refused token after a refresh. It does not mean "no
+    /// notice".
     #[error("the metadata service does not answer `{what}`")]
     Unavailable {
         what: String,
@@ -31,6 +32,6 @@ pub enum MetadataError {
 pub trait Metadata: Send + Sync {
     async fn identity(&self) -> Result<Identity, MetadataError>;
 
-    /// All notices that stand now; empty means that there is none, an error that nobody knows.
+    /// All notices that hold now. Empty: there are none. An error: unknown.
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError>;
 }

@@ -1,11 +1,11 @@
-//! Measurements for people and alarms outside of the machine, a batch a minute.
+//! Measurements for people and alarms outside the machine, one batch a minute.
 //!
-//! What must never live here: a decision that waits for it; what is not published is lost and missed by nobody here.
+//! Not here: a decision that waits for it. A batch that cannot be published is lost.
 
 use async_trait::async_trait;
 
-/// One measurement over the interval that ends now. It has no time of its own: whoever keeps it dates it when it arrives, since the
-/// clock of the machine may be wrong.
+/// One measurement over the interval that ends now. It has no time: the receiver adds its own,
+/// since the machine's clock may be wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Datum {
     pub name: &'static str,
@@ -19,11 +19,11 @@ pub enum Unit {
     Mebibytes,
     Seconds,
     Count,
-    /// What has no word there: watts.
+    /// For units that the receiver has no word for, such as watts.
     Plain,
 }
 
-/// What many samples say together.
+/// A summary of many samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stat {
     pub count: f64,
@@ -38,7 +38,7 @@ pub struct MeterError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
 #[async_trait]
 pub trait Meter: Send + Sync {
-    /// Publishes a batch of this machine, once: a lost answer is not asked for again.
+    /// Publishes a batch of this machine once, without retries.
     async fn publish(&self, instance: &str, data: &[Datum]) -> Result<(), MeterError>;
 }
 

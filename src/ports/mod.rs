@@ -1,7 +1,7 @@
-//! What we need from the world, as traits with their errors. `adapters` implement them, and `sim` does too.
+//! What lamp needs from the world, as traits with their errors. `adapters` and `sim` implement them.
 //!
-//! An error says what any implementation can say (not found, denied, try again) apart from everything else. What must
-//! never live here: a decision, or the name of a particular cloud.
+//! An error separates what any implementation can say (not found, denied, try again) from the rest.
+//! Not here: a decision, or the name of a particular cloud.
 
 mod chain;
 mod clock;

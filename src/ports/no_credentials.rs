@@ -1,13 +1,13 @@
-//! Nobody knows who we are: said once and in the same words, whichever call was the first to need it.
+//! No credentials were found: one error with one text for every call.
 //!
-//! Nothing was sent, so the layers of the library that noticed it say nothing worth reading. What must never live here: how it
-//! is recognised (an adapter's work).
+//! Nothing was sent, so the library's own messages do not help. How an adapter recognises this case
+//! does not belong here.
 
 use std::error::Error;
 
 use super::chain::chain;
 
-/// Why nothing could be signed, and what to type.
+/// Why no request could be signed, and the command that fixes it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct NoCredentials {
@@ -15,17 +15,17 @@ pub struct NoCredentials {
     pub fix: String,
 }
 
-/// What is said where none of the places that may have credentials has any.
+/// The text when no place has credentials.
 pub const NONE_FOUND: &str = "no AWS credentials were found";
 
 impl NoCredentials {
-    /// Nobody has ever signed in here, as far as can be seen. Credentials that are over or broken were there once, and those that did
-    /// not come in time may be.
+    /// Whether this user seems never to have signed in here. False for expired or broken
+    /// credentials, and for those that did not arrive in time.
     pub fn are_nowhere(&self) -> bool {
         self.what == NONE_FOUND
     }
 
-    /// The one below an error, if that is what it comes from.
+    /// The `NoCredentials` among the causes of an error, if there is one.
     pub fn among(error: &dyn Error) -> Option<&NoCredentials> {
         let mut next = error.source();
         while let Some(error) = next {
@@ -37,12 +37,12 @@ impl NoCredentials {
         None
     }
 
-    /// An error with all its causes, and what to type where it comes from this.
+    /// An error with all its causes, and the fix if credentials were missing.
     pub fn with_cure(error: &dyn Error) -> String {
         NoCredentials::among(error).map_or_else(|| chain(error), NoCredentials::sentence)
     }
 
-    /// Both in one line.
+    /// The reason and the fix in one line.
     pub fn sentence(&self) -> String {
         format!("{}; {}", self.what, self.fix)
     }

@@ -1,4 +1,4 @@
-//! Somebody who wants to know.
+//! Tells the user about a job.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -6,17 +6,17 @@ use serde::Serialize;
 
 use crate::job::{JobId, Receipt};
 
-/// What there is to know, as the user's command gets it.
+/// The message, as the user's command receives it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Notification {
     pub format: u32,
     pub job: JobId,
     pub name: String,
     pub at: Timestamp,
-    /// `attention`: a person should look; `ended`: the job is over and nothing bills.
+    /// `attention`: a person should look. `ended`: the job is over and nothing bills.
     pub kind: &'static str,
     pub text: String,
-    /// With `ended`.
+    /// Only with `ended`.
     pub receipt: Option<Receipt>,
 }
 
@@ -28,6 +28,7 @@ pub struct NotifierError {
 
 #[async_trait]
 pub trait Notifier: Send + Sync {
-    /// Tells, within a bounded time. A failure is logged and not repeated: what is told once too often is not read.
+    /// Tells, within a bounded time. A failure is logged, without a retry: people ignore repeated
+    /// messages.
     async fn tell(&self, notification: &Notification) -> Result<(), NotifierError>;
 }

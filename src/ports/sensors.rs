@@ -1,4 +1,4 @@
-//! The senses of the agent: GPUs, processors, memory, disk, network, people.
+//! The sensors of the agent: GPUs, processors, memory, disk, network, logged-in users.
 
 use std::path::PathBuf;
 
@@ -6,34 +6,36 @@ use async_trait::async_trait;
 
 use crate::instance::Sample;
 
-/// Whom to attribute to.
+/// The processes that samples are attributed to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
-    /// The workload's main process; its descendants, also those that were reparented to the holder, are the tree.
-    /// `None` while nothing runs, or when the whole machine is watched.
+    /// The workload's main process. The tree is its descendants, also those that now belong to the
+    /// holder. `None` while nothing runs, or when the whole machine is watched.
     pub root_pid: Option<u32>,
-    /// The holder (subreaper) of the tree; not part of it.
+    /// The holder (subreaper) of the tree. It does not count as part of it.
     pub holder_pid: Option<u32>,
-    /// The cgroup that holds the workload and nothing else, when there is one.
+    /// The cgroup that contains only the workload, if there is one.
     pub cgroup: Option<PathBuf>,
-    /// Watch the whole machine as if it were the workload (stand-alone `watch`).
+    /// Watch the whole machine as the workload (stand-alone `watch`).
     pub whole_machine: bool,
-    /// The file system whose free space is asked for.
+    /// The file system whose free space is reported.
     pub workdir: PathBuf,
-    /// Bytes that the agent itself moved over the network since it started, to be left out.
+    /// Bytes that the agent itself sent and received since it started. They are subtracted.
     pub own_network_bytes: u64,
 }
 
-/// Blocking reads of the operating system and the driver, a few milliseconds; called from a small thread of its own.
-/// Keeps state between calls (counters, sample buffers).
+/// Blocking reads of the operating system and the driver, a few milliseconds each. Called from its
+/// own thread. Keeps state between calls (counters, sample buffers).
 pub trait Sensors: Send {
-    /// Never fails: what cannot be read is `Unknown` in the sample. Leaves `marks` at their default.
+    /// Never fails: values that cannot be read are `Unknown` in the sample. Leaves `marks` at their
+    /// default.
     fn sample(&mut self, scope: &Scope) -> Sample;
 }
 
-/// The same without waiting: what the agent's loop calls.
+/// The same without blocking, for the agent's loop.
 #[async_trait]
 pub trait SensorFeed: Send {
-    /// One sample, or `None` when the previous call still hangs in the driver: everything is then unknown.
+    /// One sample, or `None` while the previous call still hangs in the driver: all values are
+    /// unknown.
     async fn sample(&mut self, scope: &Scope) -> Option<Sample>;
 }

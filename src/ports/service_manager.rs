@@ -1,10 +1,10 @@
-//! The service manager that started us, if one did.
+//! The service manager that started the agent, if one did.
 
-/// Calls are cheap and never fail: without a service manager they do nothing.
+/// Calls are cheap and never fail. Without a service manager they do nothing.
 pub trait Service: Send + Sync {
     /// Start-up is complete.
     fn ready(&self);
-    /// The main loop is alive.
+    /// The main loop runs.
     fn alive(&self);
     /// One line for `systemctl status`.
     fn status(&self, text: &str);

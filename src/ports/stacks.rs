@@ -1,4 +1,4 @@
-//! What a process tree is waiting for.
+//! Reports what the processes of a tree wait for.
 
 use async_trait::async_trait;
 
@@ -6,7 +6,7 @@ use super::Scope;
 
 #[async_trait]
 pub trait Stacks: Send + Sync {
-    /// One text for people, at most `bytes_max` long, within a few seconds. Never fails: what cannot be read is said in
-    /// the text.
+    /// A text for people, at most `bytes_max` long, within a few seconds. Never fails: the text
+    /// says what could not be read.
     async fn dump(&self, scope: &Scope, bytes_max: usize) -> String;
 }

@@ -13,12 +13,12 @@ use jiff::Timestamp;
 
 use crate::market::Span;
 
-/// What a create-if-absent did.
+/// The result of a create-if-absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Created {
     New,
-    /// Somebody was there first; nothing was written.
+    /// Another writer was first; nothing was written.
     Exists,
 }
 
@@ -30,7 +30,7 @@ pub struct ObjectMeta {
     pub modified: Timestamp,
 }
 
-/// For how long a signed URL is to be good.
+/// How long a signed URL must be valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lives {
     pub least: Duration,
@@ -42,13 +42,14 @@ pub struct SignedUrl {
     pub url: String,
     /// By the clock of this computer.
     pub until: Timestamp,
-    /// Where the store is: whoever asks S3 for a bucket of another region is only told so. `None`: it is the same everywhere.
+    /// The store's region: S3 redirects a request that goes to another region. `None`: there are no
+    /// regions.
     pub region: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Permissions or credentials: a retry will not help before somebody mends them.
+    /// Permissions or credentials are missing. A retry helps only after a person fixes them.
     #[error("not allowed to {act} `{key}`")]
     Denied {
         act: &'static str,
@@ -64,10 +65,10 @@ pub enum StoreError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Somebody must sign in anew, or for longer.
+    /// The user must sign in again, or for longer.
     #[error("the credentials end in {left}, and what they sign ends with them: {needed} are needed")]
     ShortLived { left: Span, needed: Span },
-    /// This one file, name or object: the store is well, and a retry changes nothing.
+    /// Only this file, name or object is at fault: the store works, and a retry fails again.
     #[error("cannot {act} `{key}`, now or later")]
     Unfit {
         act: &'static str,
@@ -75,7 +76,7 @@ pub enum StoreError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Anything else; a write may have happened. Try again.
+    /// Anything else. The write may have happened. Try again.
     #[error("cannot {act} `{key}`")]
     Unavailable {
         act: &'static str,
@@ -85,7 +86,8 @@ pub enum StoreError {
     },
 }
 
-/// The largest object that is read into memory as a whole: the manifest of as many files as a checkpoint may have is smaller.
+/// The largest object that is read into memory at once. The manifest of a checkpoint with the most
+/// files is smaller.
 pub const OBJECT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 impl StoreError {
@@ -94,34 +96,34 @@ impl StoreError {
         StoreError::Unfit { act: "read", key: key.to_owned(), cause }
     }
 
-    /// Of a create that found something where nothing is: S3's 409, another write of the same key is under way. Try again.
+    /// For a create that found an object which a read does not find: S3's 409, another write of the
+    /// same key is in progress. Try again.
     pub fn vanished(key: String) -> Self {
         StoreError::Unavailable { act: "create", key, cause: "somebody else is writing it, and it is not there yet".into() }
     }
 }
 
-/// Keys use `/` and never start with it; they are relative to the job root. "Not there" is `Ok(None)`, never an error.
 /// How much of a file has arrived at its store.
 #[derive(Debug, Default)]
 pub struct Arrival {
     pub bytes: AtomicU64,
-    /// What of them an earlier try has sent: that says nothing of how fast they go now.
+    /// The part that an earlier try has sent. It does not count for the speed.
     pub before: AtomicU64,
 }
 
 impl Arrival {
-    /// An earlier try has sent so much.
+    /// An earlier try has sent this much.
     pub fn is_there(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.before.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// How much is there, and how much of that was before.
+    /// The bytes that arrived, and the part that an earlier try sent.
     pub fn so_far(&self) -> (u64, u64) {
         (self.bytes.load(Ordering::Relaxed), self.before.load(Ordering::Relaxed))
     }
 
-    /// Of a new try, what is there counts again.
+    /// A new try starts: counts from zero.
     pub fn begins(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         self.before.store(0, Ordering::Relaxed);
@@ -133,12 +135,12 @@ pub trait Store: Send + Sync {
     /// For people: `file:///...` or `s3://...`.
     fn url(&self) -> String;
 
-    /// A folder here: a look costs nothing, and it has no clock of its own.
+    /// Whether this is a local folder: requests cost nothing, and it has no clock of its own.
     fn is_folder(&self) -> bool {
         self.url().starts_with("file:")
     }
 
-    /// Where it lies, in the words of its cloud; `None`: nowhere, or nobody has said.
+    /// The region in the cloud's own words. `None`: no region, or unknown.
     fn region(&self) -> Option<String> {
         None
     }
@@ -146,7 +148,8 @@ pub trait Store: Send + Sync {
     /// Anything but a regular object of at most [`OBJECT_BYTES_MAX`] is [`StoreError::Unfit`].
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError>;
 
-    /// As [`Store::get`], for what is never larger than this: a larger one is refused before it is read, where the store can tell.
+    /// Like [`Store::get`], for objects with a smaller limit. A larger one is refused before it is
+    /// read, if the store can tell its size.
     async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
         let found = self.get(key).await?;
         match &found {
@@ -155,70 +158,73 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Writes or overwrites; readers see the old or the new, never a part.
+    /// Creates or overwrites. Readers see the old or the new content, never a part.
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError>;
 
-    /// As [`Store::put`], and a power cut after it takes nothing back: for what is written once and never again.
+    /// Like [`Store::put`], but the content survives a power failure: for objects written once.
     async fn put_durable(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
         self.put(key, body).await
     }
 
-    /// Writes only if nothing is there. Exactly one of many callers gets [`Created::New`]; after a lost reply, a retry may
-    /// report [`Created::Exists`] for the caller's own write, so callers compare what is there with what they meant.
+    /// Writes only if no object is there. Exactly one of many callers gets [`Created::New`]. After
+    /// a lost reply, a retry may return [`Created::Exists`] for the caller's own write. So callers
+    /// compare what is there with what they wrote.
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError>;
 
     /// Size and age of one object, by the store's own clock.
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError>;
 
-    /// All objects under a prefix (ending in `/`), at any depth, in order of their keys.
+    /// All objects under a prefix (ending in `/`), at any depth, ordered by key.
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError>;
 
-    /// The names directly under a prefix (ending in `/`): folders without their `/`, and objects.
+    /// The names directly under a prefix (ending in `/`): objects, and folders without their `/`.
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Of the names directly under a prefix, those that come after this one; no folders. For what only grows: it costs what is
-    /// new, where the store can begin in the middle.
+    /// The object names directly under a prefix that sort after `after`; no folders. For prefixes
+    /// that only grow: a store that can start in the middle lists only what is new.
     async fn children_after(&self, prefix: &str, after: &str) -> Result<Vec<String>, StoreError> {
         let names = self.children(prefix).await?;
         Ok(names.into_iter().filter(|name| name.as_str() > after).collect())
     }
 
-    /// Uploads a file in bounded memory; gives its size and the SHA-256 of exactly the bytes that were sent.
+    /// Uploads a file in bounded memory. Returns the size and SHA-256 of the bytes that were sent.
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError>;
 
-    /// As [`Store::put_file`], and counts the bytes as they arrive, for whoever waits and wants to see them.
+    /// Like [`Store::put_file`], and counts the bytes as they arrive, to show progress.
     async fn put_file_counted(&self, key: &str, path: &Path, sent: &Arrival) -> Result<(u64, String), StoreError> {
         let told = self.put_file(key, path).await?;
         sent.bytes.fetch_add(told.0, Ordering::Relaxed);
         Ok(told)
     }
 
-    /// As [`Store::put_file`], for whoever does not keep the hash: half of what an upload computes, where the store can do
-    /// without.
+    /// Like [`Store::put_file`], without the hash if the store can do without: the hash is half the
+    /// computing time of an upload.
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
         Ok(self.put_file(key, path).await?.0)
     }
 
-    /// Downloads into a new file in bounded memory; gives its size and SHA-256. `None`: not there.
+    /// Downloads into a new file in bounded memory. Returns its size and SHA-256. `None`: not
+    /// there.
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError>;
 
-    /// A URL that gives this object to whoever holds it, by a plain GET, for so long; at this endpoint, where it is another
-    /// one than ours. `None`: this store has no such thing.
+    /// A URL from which anyone can download this object for that long with a plain GET. `endpoint`:
+    /// the endpoint to use, if it differs from ours. `None`: this store has no such URLs.
     ///
     /// # Errors
-    /// [`StoreError::ShortLived`] when it could not live so long, because who signs it does not.
+    /// [`StoreError::ShortLived`] when the signing credentials expire too soon.
     async fn presign_get(&self, _key: &str, _lives: Lives, _endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
         Ok(None)
     }
 
-    /// As [`Store::get_file`], and counts the bytes as they come, for whoever waits and wants to see them.
+    /// Like [`Store::get_file`], and counts the bytes as they arrive, to show progress.
     async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
         let found = self.get_file(key, path).await?;
         come.fetch_add(found.as_ref().map_or(0, |(bytes, _)| *bytes), Ordering::Relaxed);
         Ok(found)
     }
 
-    /// Copies one object to a key where nothing is, or the same. Where the store cannot, through this process.
+    /// Copies an object to a key with no object, or the same one. Copies through this process if
+    /// the store cannot copy.
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
         match self.get(from).await? {
             Some(body) => self.put_durable(to, body).await,
@@ -226,6 +232,6 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Removes one object; nothing there is success. Only ever our own scratch objects.
+    /// Deletes one object. Success if it is not there. Only for objects of lamp.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;
 }

@@ -1,4 +1,4 @@
-//! The program that a machine runs, for each kind of machine.
+//! The agent program for each kind of machine.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use crate::market::Arch;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFile {
     pub path: PathBuf,
-    /// Lower-case hex; the machine starts nothing else.
+    /// Lower-case hex. The machine starts only this program.
     pub sha256: String,
     pub bytes: u64,
-    /// The oldest C library that it runs with; `None`: its file does not say.
+    /// The oldest GNU C library that it runs with. `None`: the file does not say.
     pub glibc: Option<Glibc>,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Glibc {
     }
 }
 
-/// Why there is none.
+/// Why there is no such program.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no agent for {arch} machines: {why}")]
 pub struct AgentsError {
@@ -36,6 +36,6 @@ pub struct AgentsError {
 
 pub trait Agents: Send + Sync {
     /// # Errors
-    /// When none was built for such machines.
+    /// When none was built for this architecture.
     fn find(&self, arch: Arch) -> Result<AgentFile, AgentsError>;
 }

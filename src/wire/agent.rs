@@ -1,4 +1,4 @@
-//! The agent's world: which adapters stand behind its ports, in each of its roles.
+//! Wires the agent: the adapters behind its ports, for each of its roles.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -49,12 +49,13 @@ use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
 use crate::ports::{Clock, Files, Metadata, Meter, Nobody, Power, SensorFeed, Store, Workloads};
 
-/// What `systemd/lamp-deadman.service` reads.
+/// The files that `systemd/lamp-deadman.service` reads.
 fn switch_files() -> SwitchFiles {
     SwitchFiles { deadline: "/etc/lamplighter/deadline".into(), alive: "/run/lamplighter/alive".into() }
 }
 
-/// `lamp-agent ARGS`, or `lamp agent ARGS` with `leading = ["agent"]`: how this program is started again as itself.
+/// `lamp-agent ARGS`, or `lamp agent ARGS` with `leading = ["agent"]`: the arguments to start this
+/// program again.
 pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
     let leading: Vec<OsString> = leading.iter().map(OsString::from).collect();
     match cli::parse(args) {
@@ -79,7 +80,8 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
     }
 }
 
-/// What is to come afterwards is looked at before anything begins: hours later nobody is there to mend a typing error.
+/// Checks the `--then` command before the start: hours later, no user is there to fix a typing
+/// error.
 fn checked(call: Alone, go: impl FnOnce(Alone) -> ExitCode) -> ExitCode {
     let Then::Command(command) = &call.then else { return go(call) };
     match then_command::check(command) {
@@ -94,18 +96,19 @@ fn checked(call: Alone, go: impl FnOnce(Alone) -> ExitCode) -> ExitCode {
     }
 }
 
-/// As `lamp` says that it declines.
+/// The exit code with which `lamp` refuses.
 const TAKEN: i32 = 102;
 
-/// One thread for the loop and its senders; the few blocking calls get small threads of their own, mostly none or one. Each call into a
-/// file system that hangs keeps one for ever, and with none left no name is looked up any more either: there is room for many.
+/// One thread for the loop and its senders. The few blocking calls use other threads. A call into a
+/// hung file system occupies its thread for ever, and without free threads DNS lookups stop too. So
+/// the limit is high.
 fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>) -> ExitCode {
     log_to_stderr(log_default);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(64).thread_stack_size(512 * 1024).build();
     let done = match runtime {
         Ok(runtime) => {
             let done = runtime.block_on(work);
-            // A thread that hangs in a file system that does not answer holds nobody up.
+            // Do not wait for a thread in a hung file system.
             runtime.shutdown_timeout(Duration::from_secs(5));
             done
         }
@@ -124,12 +127,12 @@ fn log_to_stderr(default: &str) {
     let level = process_env::variable("LAMP_LOG").and_then(|level| level.to_str().and_then(|level| level.parse().ok()));
     let level = level.or_else(|| default.parse().ok()).unwrap_or(tracing::Level::INFO);
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Log).with_target(false).with_ansi(false);
-    // It would complain of itself on standard error, and panic where that is closed too.
+    // It would write its own errors to standard error, and panic if that is closed.
     log.log_internal_errors(false).init();
 }
 
-/// Standard error, as long as it takes anything. The agent goes on when its terminal was closed (EIO), its pipe has no
-/// reader (EPIPE) or the disk of its log is full (ENOSPC): a log is worth no training.
+/// Standard error, with all write errors ignored. The agent continues when its terminal was closed
+/// (EIO), its pipe has no reader (EPIPE) or the log's disk is full (ENOSPC).
 struct Log;
 
 impl std::io::Write for Log {
@@ -167,9 +170,9 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     attempt(ports, folders, Arc::from(process::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
 }
 
-/// The job root of a local machine. On S3 it is reached by the workstation's own chain (a profile, single sign-on, a program
-/// that gives credentials), which renews what runs out: this process is `lamp` itself, so nothing is handed over, and
-/// nothing lies in a file.
+/// The job root of a local machine. For S3 it uses the workstation's own credential chain (profile,
+/// single sign-on, credential program), which renews what expires. This process is `lamp` itself,
+/// so no credentials are passed on or written to a file.
 #[cfg(feature = "aws")]
 async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenError> {
     if !record.job_root.starts_with("s3://") {
@@ -181,14 +184,14 @@ async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenE
     open::open_through(&record.job_root, false, bucket_credentials::access(&AwsSession::new(settings)).await)
 }
 
-/// Without AWS in this program: the plainest settings only, as for `lamp` itself.
+/// Without AWS in this build: only the plainest settings, as for `lamp` itself.
 #[cfg(not(feature = "aws"))]
 async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenError> {
     open::open(&record.job_root)
 }
 
-/// The agent of a machine that was launched for an attempt: who it is, its metadata service says; where its job directory
-/// is, `LAMP_JOB_ROOT` in its environment (`/etc/lamplighter/agent.env`, which holds no secret).
+/// The agent of a launched machine. The metadata service gives its identity. `LAMP_JOB_ROOT` in its
+/// environment (`/etc/lamplighter/agent.env`, without secrets) gives the job directory.
 async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String> {
     let text = |name: &str| process_env::variable(name).map(|value| value.to_string_lossy().into_owned());
     let root = text("LAMP_JOB_ROOT").ok_or("LAMP_JOB_ROOT is not set: a launched machine is told its job root there")?;
@@ -200,7 +203,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     let settings: Vec<(&str, &str)> = region.iter().map(|region| ("aws_region", region.as_str())).collect();
     let (store, credentials) = open::open_with_credentials(&root, &settings, &folders.state.join("uploads")).map_err(|error| with_causes(&error))?;
     let (store, own_network) = counted(store);
-    // Where there are no credentials or no region, nobody could read them.
+    // Without credentials or a region, no secret can be read.
     let secrets = credentials.clone().and_then(|credentials| {
         let region = text("LAMP_JOB_ROOT_REGION").or_else(|| text("AWS_REGION"))?;
         AwsSecrets::new(credentials, &region, text("AWS_ENDPOINT_URL")).map_err(|error| tracing::warn!("no secret can be read: {error}")).ok()
@@ -219,7 +222,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         service: Arc::new(Notify),
         nonce: process_env::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    // A switch of ours stands only behind a machine that is ours to put out.
+    // Only a machine that lamp may power off gets a switch file.
     let is_ours = then == Then::Poweroff;
     let own_machine = is_ours && !process_env::is_container();
     let on_box = OnBox {
@@ -228,21 +231,22 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         meter,
         secrets: Some(OfSecrets { secrets, environment: process_env::state_folder().join(login_environment::FILE) }),
     };
-    // What a person finds who logs in there.
+    // For users who log in there.
     if is_ours {
         login_environment::keep(&process_env::state_folder()).await;
     }
-    // Without it the command finds what the agent has; with secrets it is written before each start.
+    // The file is the command's environment: with secrets it is written before each start. Without
+    // the file, the command gets the agent's environment.
     let environment = Some(process_env::state_folder().join(login_environment::FILE));
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
     attempt(ports, folders, Arc::from(process::workloads(program, Home::Own)), is_ours, own_network, on_box).await
 }
 
-/// What only a launched machine has.
+/// Only a launched machine has these.
 #[derive(Default)]
 struct OnBox {
     switch_files: Option<SwitchFiles>,
-    /// Nobody else is on it.
+    /// No other program uses the machine.
     own_machine: bool,
     meter: Option<Arc<dyn Meter>>,
     secrets: Option<OfSecrets>,
@@ -251,16 +255,16 @@ struct OnBox {
 /// How a launched machine reads the secrets of its job.
 struct OfSecrets {
     secrets: Option<AwsSecrets>,
-    /// The environment that the holder gives its command.
+    /// The environment file that the holder gives its command.
     environment: PathBuf,
 }
 
-/// Whoever reads a machine's journal has nothing else to go by.
+/// A reader of the machine's journal needs the whole chain of causes.
 fn with_causes(error: &dyn std::error::Error) -> String {
     std::iter::successors(error.source(), |cause| cause.source()).fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
-/// From boot to the power switch.
+/// Runs an attempt from boot to power-off.
 async fn attempt(
     ports: BootPorts,
     folders: Folders,
@@ -306,7 +310,7 @@ fn power(then: Then) -> Arc<dyn Power> {
 
 async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment: None };
-    // In a process group: the output is echoed to our own terminal.
+    // In a process group: the output is also written to this terminal.
     let workloads: Arc<dyn Workloads> = Arc::from(process::workloads(program, Home::ProcessGroup));
     if !call.dry_run {
         orphaned_run::forget_old(&alone_root(&call), &*workloads).await;
@@ -348,7 +352,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     };
     let abandoned = orphaned_run::find(&root, &call.argv, &work, &*workloads, &*clock).await;
     let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
-    // Held until this process ends: it tells the next one that this run is being watched.
+    // Held until this process ends: other agents see that this run is watched.
     let _watched =
         process_env::lock(&orphaned_run::lock(&outbox.state)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
     if let Some(job) = abandoned {
@@ -384,7 +388,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     Ok(standalone::exit_code(&finish))
 }
 
-/// Where runs without a machine of ours keep their records.
+/// Where stand-alone runs keep their records.
 fn alone_root(call: &Alone) -> PathBuf {
     call.state.clone().unwrap_or_else(|| process_env::state_folder().join("agent"))
 }
@@ -418,7 +422,7 @@ fn code(status: i32) -> ExitCode {
     ExitCode::from(u8::try_from(status).unwrap_or(1))
 }
 
-/// Data, for people who asked for it. A closed pipe is not an error.
+/// Data that the user asked for. A closed pipe is not an error.
 fn print(text: &str) {
     use std::io::Write as _;
     let _closed = std::io::stdout().write_all(text.as_bytes());

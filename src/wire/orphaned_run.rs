@@ -1,6 +1,7 @@
-//! A stand-alone run whose agent is gone while its work goes on: the same words typed again watch it, and start nothing.
+//! Finds a stand-alone run that continues without its agent: the same command then watches that run again
+//! and starts no second one.
 //!
-//! What must never live here: watching it, or starting anything.
+//! Not here: watching it, or starting anything.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,13 +14,13 @@ use crate::agent::{MEMORY, Memory, start_dir};
 use crate::job::JobId;
 use crate::ports::{Clock, Files, Launch, Workloads};
 
-/// Held by the agent that watches the run of this state folder.
+/// The lock of the agent that watches the run of this state folder.
 pub(crate) fn lock(state: &Path) -> PathBuf {
     state.join("watched.lock")
 }
 
-/// The same command, started in this folder by an agent that is gone, and still running: starting it a second time would
-/// be two trainings on one GPU. Its job, to be watched again.
+/// Finds a run of the same command in this folder that continues without its agent. A second start
+/// would mean two trainings on one GPU. Returns the job to watch again.
 pub(crate) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &dyn Workloads, clock: &dyn Clock) -> Option<JobId> {
     for state in process_env::folders_below(&root.join("runs")).into_iter().rev() {
         let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
@@ -31,7 +32,7 @@ pub(crate) async fn find(root: &Path, argv: &[String], work: &Path, workloads: &
         if !launch.is_some_and(|launch| launch.argv == argv && launch.cwd == work) {
             continue;
         }
-        // Somebody watches it: this is a second run, and meant to be one.
+        // Another agent watches it: this is an intended second run.
         if is_watched(&state, clock).await {
             continue;
         }
@@ -46,16 +47,16 @@ async fn may_run(start: &Path, workloads: &dyn Workloads) -> bool {
     match workloads.attach(start).await {
         Ok(Some(workload)) => workload.ended().now_or_never().is_none(),
         Ok(None) => false,
-        // The work may run: the agent asks again before it starts anything.
+        // The workload may run: the agent attaches again before it starts anything.
         Err(error) => !error.is_final(),
     }
 }
 
-/// How long the state folder of a killed run is kept for a look. Folders of machines are kept for the same time.
+/// How long the state folder of a killed run is kept. The folders of machines are kept as long.
 const KEEP: Duration = Duration::from_secs(7 * 86_400);
 
-/// Removes the state folders of runs that are over; what they were is in their records, below `jobs`. `workloads` must know the work of
-/// such runs. It takes the locks of runs that are over, and of those alone.
+/// Removes the state folders of ended runs. Their records stay below `jobs`. `workloads` must be
+/// able to attach to such runs. Takes only the locks of ended runs.
 pub(crate) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
     for state in process_env::folders_below(&root.join("runs")) {
         let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
@@ -68,7 +69,7 @@ pub(crate) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
         for start in process_env::folders_below(&state.join("starts")) {
             runs |= may_run(&start, workloads).await;
         }
-        // An agent that has written its outcome may not have ended yet.
+        // An agent that has written its outcome may still run.
         let held = if runs { None } else { process_env::lock(&lock(&state)).ok().flatten() };
         if held.is_some()
             && let Err(error) = LocalFiles.remove(&state)
@@ -78,8 +79,9 @@ pub(crate) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
     }
 }
 
-/// How long an agent that was killed may hold its lock: until the last of its threads is gone, a moment after `pkill -9` has returned.
-/// Longer, and a second run that is meant to be one waits for it; shorter, and on a busy machine the work is started twice.
+/// How long a killed agent may still hold its lock: until its last thread is gone, shortly after
+/// `pkill -9` returns. Longer delays an intended second run. Shorter starts the work twice on a
+/// busy machine.
 const DYING: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 

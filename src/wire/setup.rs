@@ -1,4 +1,5 @@
-//! An account made ready, and looked at: what `lamp init aws`, `lamp uninit aws` and `lamp doctor` drive.
+//! The checks and the setup of an account, for `lamp init aws`, `lamp uninit aws` and `lamp
+//! doctor`.
 
 use super::{Store, Workstation};
 use crate::adapters::workstation::agent_files::AgentFiles;
@@ -25,13 +26,14 @@ impl Workstation {
         AwsDoctor::new(self.aws_session())
     }
 
-    /// What a launch needs first: the bucket, if there is one by this name, and the instance profile.
+    /// What a launch needs first: the bucket with this name, if there is one, and the instance
+    /// profile.
     #[cfg(feature = "aws")]
     pub async fn aws_ready(&self, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {
         readiness::look(&self.aws_session(), bucket, profile).await
     }
 
-    /// The networks of the regions where a machine may be bought, and which regions those are.
+    /// The regions where a machine may be bought, and their networks.
     #[cfg(feature = "aws")]
     pub async fn aws_networks(&self, group: &str, asked: &[String]) -> (Vec<String>, Vec<RegionFound>) {
         let session = self.aws_session();
@@ -40,7 +42,7 @@ impl Workstation {
         (regions, found)
     }
 
-    /// The account that we are known in; or why not, in words.
+    /// The account of the user's credentials, or why it is unknown.
     #[cfg(feature = "aws")]
     pub async fn aws_account(&self) -> Result<String, String> {
         match self.doctor().who().await.0 {
@@ -55,7 +57,8 @@ impl Workstation {
         Err("this `lamp` was built without cloud `aws`".into())
     }
 
-    /// What stands of the sweeper of this name, where `lamp init aws --sweeper` makes it.
+    /// The state of the sweeper with this name, in the region where `lamp init aws --sweeper` makes
+    /// it.
     #[cfg(feature = "aws")]
     pub async fn aws_sweeper(&self, name: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
         self.doctor().sweeper(name).await
@@ -67,7 +70,7 @@ impl Workstation {
         (Found::Unknown(why.clone()), Found::Unknown(why))
     }
 
-    /// Where machines may be bought: the job's regions, else the user's, else home.
+    /// Where machines may be bought: the job's regions, else the user's, else the home region.
     #[cfg(feature = "aws")]
     pub async fn aws_regions(&self, asked: &[String]) -> Vec<String> {
         self.aws_session().regions(asked).await.iter().map(ToString::to_string).collect()
@@ -78,7 +81,7 @@ impl Workstation {
         asked.to_vec()
     }
 
-    /// The agent that ordinary machines would get, in words; or why there is none.
+    /// The agent program for x86-64 machines, as text; or why there is none.
     pub fn agent_to_ship(&self) -> Result<String, String> {
         let found = AgentFiles::new(self.agent_binary.clone()).find(Arch::X86_64).map_err(|error| error.why)?;
         let glibc = found.glibc.map_or_else(String::new, |glibc| format!(", needs glibc {glibc}"));
@@ -86,7 +89,7 @@ impl Workstation {
     }
 }
 
-/// Whether the job root can be read the way that jobs read it.
+/// Whether the job root can be read as jobs read it.
 pub async fn reads_job_root(store: &Store) -> Result<usize, String> {
     let found = crate::jobdir::jobs(store.as_ref()).await;
     found.map(|jobs| jobs.len()).map_err(|error| {

@@ -1,6 +1,6 @@
-//! Plays jobs in the false world, as many at once as the machine has processors.
+//! Runs simulated jobs in parallel, one per processor.
 //!
-//! What must never live here: what is played, or what is made of it.
+//! Not here: which jobs run, or how the results are used.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use crate::sim::{Course, Lived, OwnJob, PriceRound};
 
-/// Plays all of them in their order, and asks `goes_on` at about every minute of each, with how many are done. Blocks its thread until
-/// the last has ended. `None`: it was given up before its end, or never begun, since `goes_on` said no.
+/// Simulates all jobs in order. Calls `goes_on` at about every simulated minute, with the number of
+/// finished jobs. Blocks its thread until the last has ended. `None`: `goes_on` returned false
+/// before its end or its start.
 pub fn live_all(jobs: &[OwnJob<'_>], goes_on: impl Fn(usize) -> bool + Sync) -> Vec<Option<Lived>> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let lived: Mutex<Vec<Option<Lived>>> = Mutex::new(jobs.iter().map(|_| None).collect());
@@ -18,7 +19,7 @@ pub fn live_all(jobs: &[OwnJob<'_>], goes_on: impl Fn(usize) -> bool + Sync) -> 
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // What a controller and an agent warn of in a false world is nobody's trouble.
+                // Warnings of a simulated controller or agent do not matter to the user.
                 let _silent = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
                 while let Some((at, job)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
                     let Some(one) = asked().then(|| crate::sim::live(job, asked)).flatten() else { return };

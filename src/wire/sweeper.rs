@@ -1,7 +1,7 @@
-//! `lamp` as the sweeper in the cloud: a function of AWS Lambda that makes a visit for each call.
+//! `lamp` as the sweeper in the cloud: an AWS Lambda function, one visit for each call.
 //!
-//! Each visit has a session, a store and a controller of its own: between two calls the process is frozen, and what it had
-//! open then is dead. What must never live here: a decision about a machine.
+//! Each visit has its own session, store and controller: Lambda freezes the process between calls, and
+//! open connections break. Not here: a decision about a machine.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,22 +23,22 @@ use crate::ports;
 
 pub use crate::adapters::aws::account::lambda_runtime::RuntimeError;
 
-/// Of a call's time, for what comes after the visit: its answer.
+/// The part of a call's time that is kept for its answer.
 const FOR_THE_ANSWER: Duration = Duration::from_secs(5);
 
-/// Whose machines, and where their jobs are.
+/// The owner of the machines, and where their jobs are.
 #[derive(Clone, Debug)]
 pub struct SweeperSettings {
     pub job_root: String,
     pub owner: String,
-    /// Of this program.
+    /// The version of this program.
     pub version: String,
 }
 
 /// Serves calls until Lambda ends this process.
 ///
 /// # Errors
-/// When the runtime API does not answer any more.
+/// When the runtime API no longer answers.
 pub async fn serve(api: &str, settings: Result<SweeperSettings, String>) -> Result<Infallible, RuntimeError> {
     let runtime = LambdaRuntime::new(api)?;
     let settings = match settings {
@@ -70,7 +70,7 @@ async fn visit(settings: &SweeperSettings, room: Duration) -> Result<Visit, Open
     Ok(visit)
 }
 
-/// A line for the log in any case: a log that says nothing looks like a sweeper that does not come.
+/// Always logs one line: an empty log would look as if the sweeper never ran.
 fn tell(visit: &Visit) {
     for ended in &visit.ended {
         tracing::warn!(machine = %ended.machine, job = %ended.job, "ended: {}", ended.why);

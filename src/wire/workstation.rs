@@ -1,4 +1,4 @@
-//! The controller's half: this workstation, its jobs and its clouds.
+//! The controller's side: this workstation, its jobs and its clouds.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -42,29 +42,29 @@ pub use crate::adapters::aws::settings::AwsSettings;
 pub use crate::adapters::local::file_reads::FileRead;
 pub use crate::adapters::workstation::driver_process::{DaemonLock, DrivingLock};
 pub use crate::adapters::workstation::private_files::{can_be_made, owner as owner_of_folder};
-/// For the name of a job.
+/// For job names.
 pub use crate::adapters::workstation::process_env::random as random_letters;
 
-/// Credentials of a call last longer than this, so a driver that was started so lately can do what one that is started now could.
+/// The credentials of a call last longer than this, so a driver this young still has valid ones.
 const DRIVEN_ANEW: Duration = Duration::from_secs(600);
 
-/// Where the controller stands and for whom. Clones share one way to AWS.
+/// The workstation and the user that a controller works for. Clones share one AWS session.
 #[derive(Clone)]
 pub struct Workstation {
     /// `~/.local/state/lamplighter`.
     pub state: PathBuf,
     pub job_root: String,
-    /// Whose machines these are.
+    /// The owner in the tags of machines.
     pub owner: String,
     /// `user@host`, for people.
     pub name: String,
-    /// The user's command that tells somebody; empty: nobody is told.
+    /// The user's notify command. Empty: no notifications.
     pub notify: Vec<String>,
-    /// What the user says of AWS.
+    /// The user's AWS settings.
     pub aws: AwsSettings,
-    /// What all jobs together may cost, in whichever job root.
+    /// The spending caps over all jobs, in any job root.
     pub caps: Arc<CapsInForce>,
-    /// The program that machines run, instead of the one beside this program.
+    /// The program for machines, instead of the one beside this program.
     pub agent_binary: Option<PathBuf>,
     #[cfg(feature = "aws")]
     session: Arc<AwsSession>,
@@ -96,7 +96,8 @@ impl Workstation {
         other
     }
 
-    /// The same workstation, at home in the first of these regions: a bucket is only reached by way of its own.
+    /// The same workstation with the first of these regions as home: a bucket is only reached
+    /// through its own region.
     #[must_use]
     pub fn in_regions(&self, regions: &[String]) -> Workstation {
         let mut other = self.clone();
@@ -127,7 +128,8 @@ impl Workstation {
         })
     }
 
-    /// One that plans for AWS by the shipped catalogue, where AWS does not answer. Nothing can be launched by it.
+    /// A controller that plans for AWS from the shipped catalogue when AWS does not answer. It cannot
+    /// launch.
     ///
     /// # Errors
     /// When the state folder cannot be written.
@@ -137,13 +139,15 @@ impl Workstation {
         Ok(Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), self.here()?).capped_by(Arc::clone(&self.caps)))
     }
 
-    /// The agent for machines that come without it, at the endpoint that they reach: unless it is said, the one that we use.
+    /// Ships the agent to machines that do not have it. The machines download it from the
+    /// configured endpoint, or else from the endpoint that this workstation uses.
     fn shipper(&self) -> Shipper {
         let aws = &self.aws;
         let ours = aws.endpoint_url.clone().or_else(|| process_env::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok()));
         let agents = Arc::new(AgentFiles::new(self.agent_binary.clone()));
         match (&aws.box_endpoint_url, ours) {
-            // We speak to AWS itself: what is said for machines is the endpoint that their network has for the job root.
+            // This workstation uses AWS itself, so the setting is the machines' own endpoint for
+            // the job root.
             (Some(of_s3), None) => Shipper::new(agents, Some(of_s3.clone())).of_s3(),
             (theirs, ours) => Shipper::new(agents, theirs.clone().or(ours)),
         }
@@ -157,20 +161,20 @@ impl Workstation {
     #[cfg(not(feature = "aws"))]
     fn add_aws(&self, _clouds: &mut BTreeMap<market::Cloud, Arc<dyn ports::Cloud>>) {}
 
-    /// The way to AWS; nothing is asked of it yet.
+    /// The AWS session. It sends nothing yet.
     #[cfg(feature = "aws")]
     pub fn aws_session(&self) -> Arc<AwsSession> {
         Arc::clone(&self.session)
     }
 
-    /// How far large files of this job root are: another root's bucket knows nothing of its uploads.
+    /// The state of unfinished uploads to this job root. Another root's bucket does not know them.
     #[cfg(feature = "aws")]
     fn uploads(&self) -> PathBuf {
         let root = hex::encode(&Sha256::digest(self.job_root.trim_end_matches('/'))[..8]);
         self.state.join("uploads").join(root)
     }
 
-    /// Opens the job root as this user. `existing`: a folder that is not there is not made. Nothing is asked of S3 yet.
+    /// Opens the job root as this user. `existing`: do not create a missing folder. Sends nothing to S3 yet.
     ///
     /// # Errors
     /// As `open::open`.
@@ -183,7 +187,7 @@ impl Workstation {
         if existing { open::open_existing(&self.job_root) } else { open::open(&self.job_root) }
     }
 
-    /// What EC2 sells now, with the spot prices of so long a time.
+    /// What EC2 sells now, with the spot prices of the last `back`.
     ///
     /// # Errors
     /// When no region answers, or this program was built without AWS.
@@ -199,7 +203,7 @@ impl Workstation {
         Err("this `lamp` was built without cloud `aws`".into())
     }
 
-    /// The public address of a machine; `None`: it has none.
+    /// The public address of a machine. `None`: it has none.
     ///
     /// # Errors
     /// When EC2 does not answer, or this program was built without AWS.
@@ -216,7 +220,7 @@ impl Workstation {
         Err("this `lamp` was built without cloud `aws`".into())
     }
 
-    /// The name of this workstation among those that share a job root.
+    /// The name of this workstation among all that share a job root.
     ///
     /// # Errors
     /// When the state folder cannot be written.
@@ -235,27 +239,28 @@ impl Workstation {
         driver_process::lock_daemon(&self.state, &self.job_root)
     }
 
-    /// Says that this process drives a job, for as long as what it gives lives.
+    /// Marks a job as driven by this process until the returned lock is dropped.
     pub fn lock_driving(&self, job: &str) -> Option<DrivingLock> {
         driver_process::lock_driving(&self.state, &self.job_root, job)
     }
 
-    /// Whether a process of this workstation drives a job, beside a daemon.
+    /// Whether a process of this workstation other than a daemon drives a job.
     pub fn is_driven(&self, job: &str) -> bool {
         driver_process::is_driven(&self.state, &self.job_root, job)
     }
 
-    /// The jobs of this job root that a process of this workstation drives, beside a daemon.
+    /// The jobs of this job root that a process of this workstation other than a daemon drives.
     pub fn driven(&self) -> Vec<String> {
         driver_process::driven(&self.state, &self.job_root)
     }
 
-    /// Whether a process that drives a job here behind no terminal was started just now: it has the credentials that we have.
+    /// Whether a background process that drives this job was started just now: it has the same
+    /// credentials as this one.
     pub fn is_driven_anew(&self, job: &str) -> bool {
         driver_process::is_driven_anew(&self.state, &self.job_root, job, &self.owner, DRIVEN_ANEW)
     }
 
-    /// Starts a process that drives one job to its end; gives where its words go.
+    /// Starts a process that drives one job to its end. Returns its log file.
     ///
     /// # Errors
     /// When the process cannot be started.
@@ -266,41 +271,44 @@ impl Workstation {
         Ok(log)
     }
 
-    /// The id that another call was sending code for, of a job of this workdir that is called as this one: see [`Unsent::take`].
+    /// The job id of an interrupted upload of this workdir for a job of the same name: see
+    /// [`Unsent::take`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Unsent::take`].
     pub fn take_unsent(&self, workdir: &Path, job: &JobId) -> io::Result<Option<Unsent>> {
         Unsent::take(&self.state, &self.job_root, workdir, job)
     }
 
-    /// A file for the packed workdir; the caller removes it.
+    /// A file for the packed workdir. The caller removes it.
     pub fn scratch_file(&self, name: &str) -> io::Result<PathBuf> {
         driver_process::scratch_file(&self.state.join("tmp"), name)
     }
 
-    /// Where the work of a machine of this workstation stands, while it is there.
+    /// The work folder of a local machine, while it exists.
     pub fn work_folder(&self, instance: &str) -> Option<PathBuf> {
         Some(self.state.join("local").join(instance).join("work")).filter(|folder| folder.is_dir())
     }
 
-    /// The first and the last step that the workload on a local machine has said of itself, while the machine is there.
+    /// The first and the last step that the workload on a local machine reported, while the machine
+    /// exists.
     pub fn steps(&self, instance: &str) -> Option<(f64, f64)> {
         LocalFolder::new(self.state.join("local").join(instance)).steps()
     }
 
-    /// The files below a folder of the workdir of a local machine, and when each was read; `None` where that is not known.
+    /// The files below a folder in the workdir of a local machine, with the time each was read.
+    /// `None`: unknown.
     pub fn reads(&self, instance: &str, path: &str) -> Option<Vec<FileRead>> {
         file_reads::reads(&self.work_folder(instance)?.join(path))
     }
 
-    /// The service manager that started us, if one did.
+    /// The service manager that started this program, if one did.
     pub fn service(&self) -> Box<dyn ports::Service> {
         Box::new(Notify)
     }
 }
 
-/// Removes a scratch file; one that is gone is fine.
+/// Removes a scratch file. It may be gone already.
 pub fn remove_scratch(path: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a scratch file of our own")]
     let _ = std::fs::remove_file(path);

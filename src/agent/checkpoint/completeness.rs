@@ -1,12 +1,12 @@
-//! When is a checkpoint complete? Pure bookkeeping over what the folder looked like, second by second.
+//! Decides when a checkpoint is complete, from what the folder looked like second by second.
 //!
 //! ```text
-//!   same as kept ──change──> being written ──whole by its parts, or a mark, or the process exited──> complete ──manifest──> kept
+//!   as kept ──change──> being written ──complete by its parts, a mark, or process exit──> complete ──manifest──> kept
 //! ```
-//! A workload that marks its checkpoints (`{"checkpoint": ...}` in the progress file) is believed, and silence then says nothing.
-//! Without marks, each part of the folder is judged by itself (`checkpoint::units`). A process that was killed by a signal may have died
-//! while writing: what changed last is then not trusted, and not by the rest that the next process leaves it in either
-//! (`checkpoint::torn_writes`).
+//! If a workload marks its checkpoints (`{"checkpoint": ...}` in the progress file), only marks count, not
+//! pauses. Without marks, each part of the folder is judged by itself (`checkpoint::units`). A process
+//! that a signal killed may have been writing. So its newest change is not trusted, even if the next
+//! process leaves it unchanged (`checkpoint::torn_writes`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,11 +24,12 @@ pub(super) use super::workload_signals::{Before, Signs};
 use crate::job::ExitStatus;
 use crate::ports::{FileStamp, TreeFile};
 
-/// Nobody pauses for so long inside a save: what has rested so long is whole, also where it lacks what the one before it had. Shorter cuts
-/// saves that gather a large model; longer keeps what has changed its form too late.
+/// Longer than any pause inside a save: files that have not changed for this long are complete,
+/// even if they lack what the previous save had. Shorter cuts off saves that gather a large model.
+/// Longer keeps a save with a new set of files too late.
 pub(crate) const RESTLESS: Duration = Duration::from_secs(30);
 
-/// A wrapper ends with this and a signal's number where its child was killed.
+/// A wrapper exits with this plus the signal's number if its child was killed.
 const SIGNALLED: i32 = 128;
 
 /// The files of the folder at one moment.
@@ -36,24 +37,25 @@ pub(crate) type Picture = Arc<Vec<TreeFile>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
-    /// What the newest manifest holds.
+    /// The files of the newest manifest.
     kept: Picture,
     seen: Option<Picture>,
-    /// When it was last looked at.
+    /// When the folder was last looked at.
     looked: Option<Duration>,
-    /// What was open for writing then.
+    /// The files that were open for writing at that time.
     open: Option<BTreeSet<String>>,
-    /// The folder as a whole, and part by part.
+    /// How the whole folder changes, and each part.
     motion: Motion,
     units: Units,
     marks: u64,
     habit: Habit,
-    /// A process of it is gone, and nobody has seen how it ended.
+    /// A process of the workload ended unseen.
     unseen_end: bool,
     declared: Option<Declared>,
-    /// Of each file: the step at which it, or what it belongs to, began to be written.
+    /// For each file: the step at which the writing of its part began.
     steps: HashMap<String, Option<f64>>,
-    /// The newest step at the last look. A workload that tells its steps may mark its checkpoints too.
+    /// The newest step at the last look. A workload that reports steps may also mark its
+    /// checkpoints.
     told: Option<f64>,
     prints_steps: bool,
     ended: Option<(ExitStatus, Duration)>,
@@ -62,65 +64,67 @@ pub(crate) struct FolderWatch {
 }
 
 impl FolderWatch {
-    /// `kept`: what is known to be in the job directory already.
+    /// `kept`: the files that are already in the job directory.
     pub(crate) fn new(kept: Picture, before: Before) -> Self {
         let Before { marks, unseen_end } = before;
         let units = Units::of_kept(&kept);
         FolderWatch { seen: Some(Arc::clone(&kept)), kept, units, habit: Habit::of(marks), unseen_end, ..FolderWatch::default() }
     }
 
-    /// What an agent before this one doubted. Nobody has counted what was written since.
+    /// Takes over the doubt of an earlier agent. How much was written since then is unknown.
     pub(crate) fn doubting(self, files: Vec<(String, FileStamp, u64)>) -> Self {
         FolderWatch { doubt: Doubt::again(files), ..self }
     }
 
-    /// What may be half, and how much is written in its place at least: for the agent after this one.
+    /// Files that may be incomplete, with the least that must be rewritten: for the next agent.
     pub(crate) fn doubted(&self) -> Vec<(String, FileStamp, u64)> {
         self.doubt.as_ref().filter(|doubt| doubt.holds()).map(Doubt::files).unwrap_or_default()
     }
 
-    /// Takes in what the folder looks like now; says whether it changed since the last look.
+    /// Records the present state of the folder. Returns whether it changed since the last look.
     #[cfg(test)]
     pub(crate) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
         self.observe_open(picture, now, signs, None)
     }
 
-    /// The same with what the workload holds open for writing; `None`: nobody can tell.
+    /// The same, with the files that the workload has open for writing. `None`: unknown.
     pub(crate) fn observe_open(&mut self, picture: Picture, now: Duration, signs: Signs, open: Option<&BTreeSet<String>>) -> bool {
         let before = self.seen.take().unwrap_or_default();
         let changed = before != picture;
         let rested = self.looked.is_some_and(|looked| self.motion.rests(looked));
         self.habit.observe((&before, &picture), (rested, self.motion.rests_for(now, RESTLESS)), &signs);
         let step = match self.looked {
-            // What came while nobody looked for longer than a save takes: what was told before is not too late (seed 33001763 of 24 h).
+            // After a gap longer than a save, the files may be from before the newest step: take
+            // the earlier one.
             Some(looked) if now.saturating_sub(looked) > QUIET => self.told.zip(signs.step).map(|(before, now)| before.min(now)),
             Some(_) => signs.step,
-            // What the first look finds was written while nobody looked: only a mark says at which step.
+            // The files of the first look were written unseen: only a mark tells their step.
             None => signs.marked_step,
         };
         let looked = self.looked.unwrap_or(now);
-        // A process that is gone holds nothing open: what it held when it was last seen counts.
+        // An ended process has no open files: use those of the last look.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.told.zip(step).map(|(before, now)| before.min(now));
         let beside = Beside { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
         self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
         self.open = open;
         if changed {
-            // A renaming takes no time.
+            // A rename takes no time.
             let whole = one_replaced(&before, &picture).then_some((now, step));
             if !same_but_logs(&before, &picture) {
                 self.motion.moved((now, step), looked, whole.or(self.units.newest_begun));
             }
             self.tell_steps(&before, &picture);
             if let Some(doubt) = &mut self.doubt {
-                // What the first look finds is not what was written since.
+                // What the first look finds was not written since then.
                 doubt.observe(if self.looked.is_some() { &before } else { &picture }, &picture);
             }
         }
         if signs.marks > self.marks {
             self.marks = signs.marks;
             self.motion.step = signs.marked_step.or(self.motion.step);
-            // What a dead process left half is not what the next one marks, which says at its start what it goes on from.
+            // Half a save of a killed process is not covered by the next process's first mark. That
+            // mark may only say which checkpoint it resumes from.
             if !self.doubt.as_ref().is_some_and(Doubt::holds) {
                 let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.units.places);
                 let units = &self.units;
@@ -150,7 +154,7 @@ impl FolderWatch {
         self.kept = picture;
     }
 
-    /// What is new has the step of what it belongs to.
+    /// New files get the step of their part.
     fn tell_steps(&mut self, before: &Picture, after: &Picture) {
         let (was, is) = (stamps(before), stamps(after));
         self.steps.retain(|path, _| is.contains_key(path.as_str()));
@@ -160,13 +164,13 @@ impl FolderWatch {
         }
     }
 
-    /// The newest step of what is there. A save that came to nothing and was taken away again leaves none.
+    /// The newest step among these files. A save that was deleted again does not count.
     fn step_of(&self, picture: &Picture) -> Option<f64> {
         picture.iter().filter_map(|file| *self.steps.get(&file.path)?).max_by(f64::total_cmp)
     }
 
-    /// What is complete and not yet kept. `with_logs`: also logs that rest; a try that they tore is repeated without. `is_asked`:
-    /// somebody waits for it.
+    /// The complete files that are not yet kept. `with_logs`: include idle logs; a try that logs
+    /// tore is repeated without them. `is_asked`: a caller waits for it.
     pub(crate) fn complete(&self, now: Duration, with_logs: bool, is_asked: bool) -> Option<Ripe> {
         if let Some(doubt) = self.doubt.as_ref().filter(|_| self.is_in_doubt()) {
             return doubt.whole(self.seen.as_ref()?, &self.kept, &self.units.places).cloned();
@@ -175,8 +179,8 @@ impl FolderWatch {
         self.trusted(self.ended.map_or(now, |(_, ended)| ended), exited, (with_logs, is_asked))
     }
 
-    /// Whether a process that is gone may have left half of what is there. What it had written before its own end is judged by that; an
-    /// end in order after something was written says that it is whole.
+    /// Whether an ended process may have left half a save. Its final writes are judged by its own
+    /// end. A clean exit after another write means that the files are complete.
     pub(crate) fn is_in_doubt(&self) -> bool {
         let Some(doubt) = self.doubt.as_ref().filter(|doubt| doubt.holds()) else { return false };
         match self.ended {
@@ -188,16 +192,17 @@ impl FolderWatch {
 
     /// Judged at `until`: now, or when the workload ended.
     fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
-        // Nothing is new: a folder may hold 200,000 files, and most looks find it so.
+        // Usually nothing is new, and a folder may hold 200,000 files.
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
-        // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
+        // Either a restarted agent missed the mark, or the save is not finished: but no save pauses
+        // this long.
         let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);
         let ended_itself = self.ended.is_some_and(|(exit, _)| exit.is_in_order() && exit.code < Some(SIGNALLED)) && self.killed.is_none();
         let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, ended_itself) == seen);
         if declared || quiet || exited {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
-            // What was begun since, and taken away again, is none of what was marked (seed 33000128 of 24 h).
+            // Files that were started since and deleted again are not part of the marked save.
             let of_mark = self.declared.as_ref().filter(|_| declared);
             let is_its = of_mark.filter(|mark| mark.is_of_marked_step(until, ended_itself));
             let step = is_its.map_or_else(|| self.step_of(&picture), |mark| mark.motion.step);
@@ -212,24 +217,25 @@ impl FolderWatch {
             self.by_units(seen, until, (with_logs, is_asked))?
         };
         let picture = Arc::new(files);
-        // The disk decides: the picture lacks unfinished parts, which nobody has removed.
+        // The disk decides: the picture lacks unfinished parts, but these were not deleted.
         let goes_back = goes_back(seen, &self.kept);
         let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
         let step = if is_marked { motion.step } else { self.step_of(&picture) };
-        // The oldest of what is kept may have been cleared away: that alone is no save. At the end it is told, unless the picture lacks more.
+        // Deleting the oldest kept save alone is not a new save. At the workload's end it is
+        // recorded, unless the picture lacks more.
         let is_told = || goes_back || is_all || self.ended() && holds_what_stands(&picture, (&self.kept, seen));
         let is_another = has_news(&picture, &self.kept) || !same_but_logs(&picture, &self.kept) && is_told();
         (is_another && !picture.is_empty()).then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
     }
 
-    /// What is whole by its parts: files, motion, what is left out, and whether that is all.
+    /// The parts that are complete: files, motion, what is left out, and whether that is all.
     fn by_units(
         &self,
         seen: &Picture,
         until: Duration,
         (with_logs, is_asked): (bool, bool),
     ) -> Option<(Vec<TreeFile>, Motion, Option<String>, bool)> {
-        // The first that it makes: its mark may come, and before it there may be half of it.
+        // For its first save, a mark may still come, and until then the save may be half.
         let may_mark = self.habit.marks.is_none() && self.told.is_some() && !self.prints_steps;
         if may_mark && !is_asked && !self.motion.rests_for(until, RESTLESS) && !self.ended() {
             return None;
@@ -243,12 +249,12 @@ impl FolderWatch {
         Some((snapshot.files, snapshot.motion, snapshot.left_out, snapshot.is_all))
     }
 
-    /// Whether something joined a picture that is being uploaded: then it was not whole.
+    /// Whether the folder has more files of a picture that is being uploaded: it was not complete.
     pub(crate) fn has_grown(&self, picture: &Picture) -> bool {
         self.seen.as_ref().is_some_and(|seen| has_grown(picture, seen, &self.units.places))
     }
 
-    /// Whether something of the folder may be open for writing.
+    /// Whether a file of the folder may be open for writing.
     pub(crate) fn may_be_moving(&self, picture: &Picture, now: Duration) -> bool {
         self.seen.as_ref() != Some(picture) || !self.motion.rests_for(now, RESTLESS)
     }
@@ -262,7 +268,7 @@ impl FolderWatch {
         self.seen.as_ref().is_some_and(|picture| has_news(picture, &self.kept))
     }
 
-    /// Whether the folder never rests and nothing in it can be told to be complete, now or later.
+    /// Whether the folder changes all the time and nothing in it can be judged complete.
     pub(crate) fn never_rests(&self, now: Duration) -> bool {
         let Some(seen) = self.seen.as_ref() else { return false };
         !self.marks()
@@ -277,7 +283,7 @@ impl FolderWatch {
         self.seen.as_ref()
     }
 
-    /// Whether the workload marks its checkpoints; `None`: nobody knows yet.
+    /// Whether the workload marks its checkpoints. `None`: not known yet.
     pub(crate) fn known_marks(&self) -> Option<bool> {
         self.habit.marks
     }
@@ -341,7 +347,8 @@ mod tests {
             let mut watch = FolderWatch::new(tree(&[]), Before::default());
             let mut files: Vec<(String, i64)> = Vec::new();
             watch.observe(tree(&[]), at(0), Signs::default());
-            // A save of two pieces, a second apart, every three seconds: the folder never rests for two.
+            // A save of two files, a second apart, every three seconds: the folder never rests for
+            // two.
             for (number, secs) in (1_i64..).zip((3..20).step_by(3)) {
                 for (piece, later) in [("model", 0), ("optimizer", 1)] {
                     files.push((format!("{piece}-{number}.pt"), number));
@@ -371,7 +378,8 @@ mod tests {
         assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(60));
     }
 
-    /// scikit-learn with joblib, as its guide shows it: one file, written anew in place each second, and steps that are only printed.
+    /// scikit-learn with joblib, as its guide shows: one file, rewritten in place each second, and
+    /// steps that are only printed.
     #[test]
     fn one_file_that_is_written_anew_each_second_is_kept_by_the_step_that_it_holds() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
@@ -389,7 +397,7 @@ mod tests {
         assert!((1..=45).all(|secs| look(&mut may_mark, secs, false).is_none()), "its mark may come");
     }
 
-    /// 60,000 files with numbers: to compare each with each took longer than the job.
+    /// 60,000 numbered files: comparing all pairs would take longer than the job.
     #[test]
     fn crowded_folder_is_judged_by_one_walk_over_it() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
@@ -404,8 +412,8 @@ mod tests {
         assert_eq!(complete(&watch, 5).map(|picture| picture.len()), Some(60_000));
     }
 
-    /// Seed 243 of the false world, with a folder for each start as Lightning makes it. The last save of the first start was cleared away,
-    /// and after that nothing was kept.
+    /// Seed 243 of the simulation, with a folder for each start as Lightning makes it. The last
+    /// save of the first start was deleted, and after that no save was kept.
     #[test]
     fn saves_of_a_second_start_are_kept_when_those_of_the_first_are_cleared_away() {
         let pair = |run: u64, step: u64| ["model", "optim"].map(|part| format!("version_{run}/checkpoints/{part}-{step}.pt"));
@@ -464,7 +472,7 @@ mod tests {
         };
         let renamed = |second: u64| Arc::new(vec![file(second, second as i64)]);
         assert_eq!(play(&renamed), (Some(renamed(61)), false));
-        // Written in place: half of it may be the old one.
+        // Written in place: half of it may be the old content.
         let overwritten = |second: u64| Arc::new(vec![file(7, second as i64)]);
         assert_eq!(play(&overwritten), (None, true));
         let mut killed = FolderWatch::new(renamed(1), Before::default());

@@ -1,5 +1,5 @@
-//! Laws of the checkpoint watch, held against a writer that never rests: what is kept is never half of anything, and what has
-//! rested is kept.
+//! Laws of the checkpoint watch, tested with a writer that never rests. Half a save is never kept,
+//! and a save that has rested is kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,20 +10,21 @@ use proptest::prelude::*;
 use super::completeness::{Before, FolderWatch, Picture, Signs};
 use crate::ports::{FileStamp, TreeFile};
 
-/// What a script does, second by second.
+/// What a script writes, second by second.
 #[derive(Clone, Debug)]
 struct Habits {
-    /// Seconds that the files of one checkpoint take, one after the other, and the seconds until the next is begun.
+    /// The seconds that each file of a checkpoint takes, in order, and the pause before the next
+    /// checkpoint.
     files: Vec<u64>,
     pause: u64,
     /// Folders (`checkpoint-100/a`), or files with the same number (`a-100.pt`).
     folders: bool,
-    /// Older ones are cleared away, a file a second, when there are more than this.
+    /// If there are more checkpoints than this, the script deletes old ones, a file a second.
     keep: usize,
     log: bool,
     /// One file that is rewritten every second.
     restless: bool,
-    /// A pair that is rewritten in place: seconds for one, for the other, and of rest.
+    /// Two files that are rewritten in place: seconds for one, for the other, and of rest.
     pair: Option<(u64, u64, u64)>,
 }
 
@@ -33,14 +34,14 @@ fn habits() -> impl Strategy<Value = Habits> {
     (series, beside).prop_map(|((files, pause, folders, keep), (log, restless, pair))| Habits { files, pause, folders, keep, log, restless, pair })
 }
 
-/// The folder, and the truth about it.
+/// The folder, and which parts of it are really complete.
 #[derive(Default)]
 struct Folder {
     files: BTreeMap<String, i64>,
     clock: i64,
-    /// Checkpoints that are whole: the names and stamps of their files, and since when.
+    /// Complete checkpoints: names and stamps of their files, and since when.
     finished: BTreeMap<u64, (BTreeMap<String, i64>, u64)>,
-    /// Which stamps of the pair are of one moment.
+    /// Stamps of the two files that belong together.
     pairs: Vec<(i64, i64)>,
 }
 
@@ -120,7 +121,7 @@ fn number(path: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Nothing of what is kept is half of something.
+/// No kept part is incomplete.
 fn whole(kept: &Picture, folder: &Folder, habits: &Habits) -> Result<(), TestCaseError> {
     let held: BTreeMap<&str, i64> = kept.iter().map(|file| (file.path.as_str(), file.stamp.modified_nanos)).collect();
     for path in held.keys() {
@@ -142,7 +143,7 @@ fn whole(kept: &Picture, folder: &Folder, habits: &Habits) -> Result<(), TestCas
 }
 
 proptest! {
-    // Each case is some minutes of a script.
+    // Each case simulates some minutes of a script.
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
@@ -157,7 +158,8 @@ proptest! {
                 kept = Arc::clone(&ripe.picture);
                 watch.keep(ripe.picture);
             }
-            // Time for the newest to rest, for a pair to come to rest once, and for the folder to be known as restless.
+            // Time for the newest to rest, for the pair to rest once, and to detect that the folder
+            // never rests.
             let rest = 33 + habits.pair.map_or(0, |(one, other, rest)| one + other + rest);
             let old = folder.finished.iter().rev().skip_while(|(_, (_, since))| now - since < rest).map(|(number, _)| *number);
             let being_cleared = folder.finished.len() > habits.keep;
@@ -186,8 +188,9 @@ proptest! {
     }
 }
 
-/// Seed 96000713 of 24 h: the line after the mark had the time of the last file, so that this save was not sure yet, and the one before
-/// it was called by its step. And what was kept of it was no save at all.
+/// Seed 96000713 of 24 h: the progress line after the mark had the time of the last file, so this
+/// save was not certain yet. The previous save was then kept with this one's step, although it was
+/// no save.
 #[test]
 fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_again() {
     let file = |path: String, modified_nanos| TreeFile { path, stamp: FileStamp { bytes: 1, modified_nanos, inode: 7, mode: 0o644 } };
@@ -207,7 +210,7 @@ fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_agai
         watch.keep(kept);
         let ripe = |watch: &FolderWatch, secs| watch.complete(at(secs), true, false).map(|ripe| (ripe.picture, ripe.step));
         let eight = is_news.then(|| (saves(&[8]), Some(8.0)));
-        // Nobody has read the mark of the ninth yet, and the seventh is cleared away.
+        // The mark of the ninth is not read yet, and the seventh is deleted.
         watch.observe(saves(&[8, 9]), at(93), Signs { step: Some(9.0), ..told(1, 83, 8.0) });
         assert_eq!(ripe(&watch, 93), eight);
         watch.observe(saves(&[8, 9]), at(93), told(2, 91, 9.0));
@@ -216,7 +219,7 @@ fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_agai
     }
 }
 
-/// Its newest save was no good, and somebody took it away: the job is to go on from the one before, by the step of that.
+/// The newest save was bad and was deleted: the job continues from the previous one, with its step.
 #[test]
 fn a_newest_save_that_is_taken_away_is_not_what_the_job_goes_on_from() {
     let file = |number: &i64| TreeFile {
@@ -239,7 +242,8 @@ fn a_newest_save_that_is_taken_away_is_not_what_the_job_goes_on_from() {
     assert_eq!((&ripe.picture, ripe.step, ripe.is_marked), (&saves(&[7]), Some(7.0), false));
     assert!(!ripe.adds_to(&saves(&[7, 8])), "it holds no save up");
     watch.keep(saves(&[7]));
-    // One that leaves a single save clears the other away once the new one is there, which is nothing of that kind.
+    // A script that keeps one save deletes the old one after the new one is written. That is
+    // different.
     watch.observe(saves(&[9]), at(91), told(3, 91, 9.0));
     let ripe = watch.complete(at(91), true, false).expect("the ninth");
     assert_eq!((&ripe.picture, ripe.step, ripe.is_marked), (&saves(&[9]), Some(9.0), true));

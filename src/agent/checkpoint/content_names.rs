@@ -1,13 +1,13 @@
-//! The names of a checkpoint's files, by which two checkpoints of a kind are compared.
+//! The file names of a checkpoint, used to compare two checkpoints of one kind.
 //!
-//! What must never live here: when one is complete (that is [`super::units`]).
+//! Not here: when one is complete (that is [`super::units`]).
 
 use std::collections::BTreeMap;
 
 use super::file_names::shape_of;
 use crate::ports::TreeFile;
 
-/// The names of a checkpoint with `#` for numbers, how often each, and which was written last.
+/// The names of a checkpoint with `#` for numbers, the count of each, and the name written last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Held {
     pub names: BTreeMap<String, u32>,
@@ -15,7 +15,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Whether any name stands in both: of one kind.
+    /// Whether any name is in both: then they are of one kind.
     pub(crate) fn shares(&self, other: &Held) -> bool {
         self.names.keys().any(|name| other.names.contains_key(name))
     }
@@ -33,7 +33,7 @@ pub(crate) fn held(files: &[&TreeFile]) -> Held {
     Held { names, last }
 }
 
-/// How often each name is there.
+/// The count of each name.
 pub(crate) fn count<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
     names.for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);

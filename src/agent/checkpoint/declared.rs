@@ -1,14 +1,14 @@
-//! What a mark of the workload covers.
+//! Which files a mark of the workload covers.
 //!
 //! ```text
 //!   optim-8 written ── mark ── model-9 begun ── the progress file is read, the folder looked at
-//!                       └ covers what was written until then: not model-9, which is half
+//!                       └ covers the files written before it: not model-9, which is half written
 //! ```
-//! A mark is read up to a second and a half after it was made, and by then the next save may have begun. What was written after the
-//! last line of the progress file came after the mark. Its clock may be another one than that of the folder (a file server), so this
-//! alone excludes nothing for good: what rests is believed all the same, after two seconds where a clock that is a little off would
-//! explain it, else after as long as nobody pauses in a save. What must never live here: what is complete without a mark (that is
-//! [`super::completeness`]).
+//! The agent reads a mark up to 1.5 seconds after it was made. By then the next save may have begun. Files
+//! written after the last line of the progress file came after the mark. But the folder may be on a file
+//! server with another clock, so time alone excludes no file for good. A late file that rests is
+//! believed: after two seconds if clock skew explains the time, otherwise after [`RESTLESS`]. Not here:
+//! what is complete without a mark (that is [`super::completeness`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,30 +20,33 @@ use super::folder_diff::{one_replaced, remaining, stamps, without_logs};
 use super::rotation::{Motion, QUIET};
 use crate::ports::{FileStamp, TreeFile};
 
-/// A file server's clock may be so far ahead of the machine's.
+/// A file server's clock may be this far ahead of the machine's.
 const SKEW: Duration = Duration::from_millis(500);
 
-/// What the workload declared complete, and how it was written.
+/// The files that the workload marked, and how they were written.
 #[derive(Debug)]
 pub(crate) struct Declared {
     picture: Picture,
     pub motion: Motion,
     /// When the mark was seen.
     at: Duration,
-    /// What was written after the mark, as it seems.
+    /// Files that seem to be written after the mark.
     after: BTreeMap<String, FileStamp>,
-    /// What of that rests for so long is believed. A pair of which one half was written so late has a pause within it.
+    /// Late files that rest this long are believed. A save with one file this late has a pause
+    /// inside.
     rest: Duration,
-    /// All of it has the very time of the mark: where the workload has ended, nothing more of it comes.
+    /// All late files have exactly the time of the mark. After the workload's exit, no more will
+    /// follow.
     is_tied: bool,
-    /// The picture without that and what belongs to it, and whether what was marked is in there.
+    /// The picture without late files and their parts, and whether it contains the marked save.
     sure: Picture,
     holds_marked: bool,
 }
 
 impl Declared {
-    /// `kept`, `declared`: what is kept, and what was marked before. `marked_by`: the mark was made at this time of the file system or
-    /// before, nanoseconds since 1970. `is_restless`: what is always being written, beside the saves, says nothing of them.
+    /// `kept`, `declared`: the kept files, and those of the previous mark. `marked_by`: the mark
+    /// was made by this time of the file system, nanoseconds since 1970. `is_restless`: a file that
+    /// is always being written, which says nothing about saves.
     pub(crate) fn new(
         picture: &Picture,
         (kept, declared): (&Picture, Option<&Picture>),
@@ -52,7 +55,7 @@ impl Declared {
         places: &Places,
     ) -> Self {
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), places);
-        // A common file is a set of its own.
+        // Each common file is its own set.
         let set_of = |path: &'_ str| match partition.set_of(path) {
             Part::Common => (Part::Common, path.to_owned()),
             numbered @ Part::Numbered { .. } => (numbered, String::new()),
@@ -61,11 +64,12 @@ impl Declared {
         let is_new = |file: &&TreeFile| [&was, &known].iter().all(|known| known.get(file.path.as_str()) != Some(&file.stamp));
         let is_after = |file: &TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by);
         let is_before = |file: &TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos < by);
-        // An only file that was renamed into the place of another is whole, whenever that was.
+        // If one file replaces a single other by rename, it is complete, whatever its time.
         let is_whole = one_replaced(kept, picture);
         let new: Vec<&TreeFile> = without_logs(picture).filter(|file| is_new(file) && !is_restless(&file.path)).collect();
-        // What has the very time of the mark came before it or after it: before, where more of the same save did (seed 36003486 of 24 h: a
-        // script that says at its start what it goes on from, and saves).
+        // A file with exactly the time of the mark came before it or after it. It came before if
+        // other files of its save did. (Seed 36003486 of 24 h: a script that marks at its start,
+        // and saves.)
         let sooner: BTreeSet<_> = new.iter().filter(|file| is_before(file)).map(|file| set_of(&file.path)).collect();
         let belongs = |file: &TreeFile| {
             let set = set_of(&file.path);
@@ -74,7 +78,8 @@ impl Declared {
         let is_late = |file: &TreeFile| !is_whole && (is_after(file) || !is_before(file) && !belongs(file));
         let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) = new.into_iter().partition(|file| is_late(file));
         let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
-        // What has no number belongs together: where one of it was written over, none of it is of this mark.
+        // Files without a number belong together: if one was overwritten, the mark covers none of
+        // them.
         let is_over_written = late.iter().any(|file| set_of(&file.path).0 == Part::Common && was.contains_key(file.path.as_str()));
         let is_sure = |file: &&TreeFile| {
             let set = set_of(&file.path);
@@ -84,9 +89,11 @@ impl Declared {
         let sure = if late.is_empty() { Arc::clone(picture) } else { Arc::new(picture.iter().filter(is_sure).cloned().collect()) };
         let skew = i64::try_from(SKEW.as_nanos()).unwrap_or(i64::MAX);
         let is_explained = |file: &&TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos.saturating_sub(by) <= skew);
-        // Of a mark, something is new that is whole. Where that came in time, what is of another number is of another save.
+        // Each mark covers new, complete files. If some came in time, a late file with another
+        // number belongs to another save.
         let marked: BTreeSet<_> = early.iter().map(|file| set_of(&file.path)).collect();
-        // And a mark that covers something that came in time shows that the clock is the same: what is late is of the next save.
+        // A covered file that came in time shows that the clocks agree: late files belong to the
+        // next save.
         let is_another = !marked.is_empty() && sets.iter().any(|set| set.0 == Part::Common || !marked.contains(set));
         let rest = if late.iter().all(is_explained) && !is_another { QUIET } else { RESTLESS };
         let is_tied = !late.is_empty() && !is_another && !late.iter().any(|file| is_after(file));
@@ -95,7 +102,7 @@ impl Declared {
         Declared { picture: Arc::clone(picture), motion, at: now, after, rest, is_tied, sure, holds_marked }
     }
 
-    /// Whether what is believed is of the step that was marked, and not all of a save before it.
+    /// Whether the believed files are from the marked step, and not only from a save before it.
     pub(crate) fn is_of_marked_step(&self, until: Duration, exited: bool) -> bool {
         self.holds_marked || !Arc::ptr_eq(self.believed(until, exited), &self.sure)
     }
@@ -104,7 +111,7 @@ impl Declared {
         if self.after.is_empty() { self.picture } else { self.sure }
     }
 
-    /// What was written after the mark and is written on was half then.
+    /// A late file that keeps changing was incomplete at the mark.
     pub(crate) fn observe(&mut self, seen: &Picture) {
         let is = stamps(seen);
         if self.after.iter().any(|(path, stamp)| is.get(path.as_str()) != Some(stamp)) {
@@ -113,16 +120,17 @@ impl Declared {
         }
     }
 
-    /// `exited`: the workload, by itself, with whatever code. (A person who asked for a save waits for the two seconds too: seed 37017966 of 24 h.)
+    /// `exited`: the workload exited by itself, with any code. A user who asked for a save also
+    /// waits the two seconds.
     pub(crate) fn believed(&self, until: Duration, exited: bool) -> &Picture {
         let rests = until.saturating_sub(self.at) >= self.rest || exited && self.is_tied;
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
     }
 
-    /// What was marked and has not been touched since.
+    /// Marked files that are unchanged since.
     pub(crate) fn still(&self, seen: &Picture, places: &Places, until: Duration) -> Option<Vec<TreeFile>> {
         let declared = self.believed(until, false);
-        // An older one may have been cleared away; of the one that was marked, nothing may be missing.
+        // An older save may have been deleted. The marked one must be complete.
         let files = remaining(declared, seen, places)?;
         let mut gone = without_logs(declared).filter(|file| !files.contains(file));
         let cleared = gone.all(|file| !seen.iter().any(|other| top(&other.path) == top(&file.path)));
@@ -156,7 +164,8 @@ mod tests {
 
     const EIGHT: [(&str, i64, u64); 2] = [("model-8.pt", 80, 8), ("optim-8.pt", 82, 9)];
 
-    /// Seed 1119 of the false world: the save after the mark had begun when that was read, and its half was kept as complete.
+    /// Seed 1119 of the simulation: the save after the mark had begun when the mark was read. Half
+    /// of it was kept as complete.
     #[test]
     fn what_was_begun_after_the_mark_is_not_covered_by_it() {
         for [model, optim, next] in [["model-8.pt", "optim-8.pt", "model-9.pt"], ["step-8/model", "step-8/optim", "step-9/model"]] {
@@ -187,7 +196,8 @@ mod tests {
         assert_eq!(complete(&watch, 61), Some(whole));
     }
 
-    /// Small files: the model of the next save was whole a third of a second after the mark, and its optimizer is still to come.
+    /// Small files: the next save's model was complete a third of a second after the mark, but its
+    /// optimizer is still missing.
     #[test]
     fn what_comes_soon_after_a_whole_save_is_another_however_soon() {
         let (second, tenth) = (1_000_000_000, 100_000_000);
@@ -199,8 +209,8 @@ mod tests {
         }
     }
 
-    /// Seed 36003486 of 24 h: a reboot, a script that says at its start what it goes on from, and in the same tick of the file system it
-    /// begins its first save, whose pieces have a pause between them.
+    /// Seed 36003486 of 24 h: after a reboot a script marks which checkpoint it resumes from. In
+    /// the same clock tick it begins its first save, whose files have a pause between them.
     #[test]
     fn what_has_the_very_time_of_a_mark_is_covered_once_it_rests_or_where_more_of_its_save_came_before() {
         let (half, more) = (tree(&[("model-0.pt", 80, 8)]), tree(&[("model-0.pt", 95, 8)]));
@@ -223,7 +233,8 @@ mod tests {
         assert_eq!(complete(&begun, 100), Some(tree(&EIGHT)), "that is of another number");
     }
 
-    /// A script saves, marks it, and fails within two seconds. Its save and its mark have one time, as a file system counts in ticks of 4 ms.
+    /// A script saves, marks, and fails within two seconds. The save and the mark have the same
+    /// time, since the file system counts in ticks of 4 ms.
     #[test]
     fn what_has_the_very_time_of_a_mark_is_kept_where_its_script_then_fails() {
         for (code, signal, kept) in [(Some(3), None, true), (Some(0), None, true), (Some(137), None, false), (None, Some(9), false)] {
@@ -235,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Its arguments were copied with a time of tomorrow.
+    /// Its arguments file was copied with tomorrow's date.
     #[test]
     fn what_is_there_all_the_time_holds_up_no_mark_whatever_its_date() {
         let hour = 3_600_000_000_000;
@@ -251,7 +262,7 @@ mod tests {
         assert_eq!(complete(&watch, 120), Some(save(6)));
     }
 
-    /// A file server's clock is ahead: everything seems to come after its mark.
+    /// A file server's clock is ahead: every file seems to come after its mark.
     #[test]
     fn a_folder_with_another_clock_is_believed_once_it_rests() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
@@ -268,7 +279,7 @@ mod tests {
         assert_eq!(complete(&watch, 14), Some(tree(&[("model.pt", 14, 2)])));
     }
 
-    /// A database of metrics beside the saves, say.
+    /// For example a database of metrics beside the saves.
     #[test]
     fn what_is_always_being_written_does_not_hold_up_the_marks() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
@@ -280,7 +291,8 @@ mod tests {
         assert_eq!(complete(&watch, 40), Some(saved));
     }
 
-    /// A pointer that is written over after the mark does not take the marked checkpoint with it, also not where the script then dies.
+    /// Overwriting a pointer after the mark does not lose the marked checkpoint, even if the script
+    /// then crashes.
     #[test]
     fn a_pointer_that_is_written_after_the_mark_costs_no_checkpoint() {
         let (seven, eight) = (("step-7.ckpt", 70, 7), ("step-8.ckpt", 80, 8));
@@ -297,7 +309,7 @@ mod tests {
         assert_eq!(complete(&watch, 90), Some(tree(&[seven, eight])));
     }
 
-    /// Save 9 has renamed its model and not yet its optimizer.
+    /// Save 9 has renamed its model but not yet its optimizer.
     #[test]
     fn of_a_pair_that_is_renamed_file_by_file_no_half_is_covered() {
         let kept = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
@@ -307,7 +319,8 @@ mod tests {
         assert_eq!(complete(&watch, 24), None);
     }
 
-    /// Seed 33000128 of 24 h: what was marked waited for its interval, and was called by the step of a save that came to nothing.
+    /// Seed 33000128 of 24 h: a marked save waited for its interval, and got the step of a deleted
+    /// save.
     #[test]
     fn what_was_marked_keeps_its_step_where_a_later_save_was_taken_away_again() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
@@ -319,7 +332,8 @@ mod tests {
         assert_eq!((ripe.picture.clone(), ripe.step, ripe.save_time(None)), (tree(&EIGHT), Some(8.0), at(0)));
     }
 
-    /// It pauses for twenty seconds between its model and its optimizer, and its mark is read when the model of the next is there.
+    /// The script pauses for twenty seconds between model and optimizer. Its mark is read when the
+    /// next model is already there.
     #[test]
     fn a_pause_within_the_next_save_is_no_sign_that_the_folder_has_another_clock() {
         let second = 1_000_000_000;
@@ -332,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Every twenty seconds, without a mark: the second save shows that it makes none.
+    /// Every twenty seconds, without a mark: the second save shows that the script makes no marks.
     #[test]
     fn a_script_that_saves_again_without_a_mark_makes_none() {
         let told = |step: u32| Signs { step: Some(f64::from(step)), ..Signs::default() };
@@ -354,7 +368,8 @@ mod tests {
         }
     }
 
-    /// Its arguments, and half a minute of imports: nothing of that says whether it will mark.
+    /// The arguments file, and half a minute of imports: they do not tell whether the script will
+    /// mark.
     #[test]
     fn what_is_written_before_the_first_step_is_no_save_without_a_mark() {
         let told = |step| Signs { step: Some(step), ..Signs::default() };
@@ -373,7 +388,8 @@ mod tests {
         assert_eq!((complete(&watch, 57), watch.known_marks()), (None, None), "its optimizer comes after a pause, and then its mark");
     }
 
-    /// Seed 275 of the false world: of the first save of a script that marks, half was kept, because nobody knew of its marks yet.
+    /// Seed 275 of the simulation: half of the first save of a marking script was kept, because its
+    /// marks were not known yet.
     #[test]
     fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
         let told = Signs { step: Some(3.0), ..Signs::default() };
@@ -407,7 +423,8 @@ mod tests {
         assert_eq!(complete(&watch, 60), None, "half of the next checkpoint, however long it takes");
     }
 
-    /// Seed 386 of the false world: an agent that came back after a reboot called an old save by the step of the newest line.
+    /// Seed 386 of the simulation: after a reboot, an agent gave an old save the step of the newest
+    /// line.
     #[test]
     fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
         for marked_step in [None, Some(60.0)] {

@@ -1,11 +1,12 @@
-//! A start that dies of its checkpoint: what it began from, whether it got going, and the checkpoint before it.
+//! Handles a start that fails because of its checkpoint: what it began from, whether it made progress, and
+//! the checkpoint before it.
 //!
 //! ```text
-//!   start ─ notes what it began from ─ dies ─ policy::lifecycle::checkpoint_rollback ─ the intent is kept ─ folder is put to an older one ─ start
-//!                                                                                                    │
-//!                            nothing of it is uploaded until it shows that it gets on with that one ─┘
+//!   start ─ note what it began from ─ fails ─ policy::lifecycle::checkpoint_rollback ─ keep the intent
+//!         ─ restore an older checkpoint ─ start; uploads wait until it makes progress
 //! ```
-//! What is uploaded becomes the newest checkpoint, so a log beside an old one must not. What must never live here: whether to go back.
+//! Uploads would become the newest checkpoint, so a log beside an old one must wait. Not here: whether to
+//! go back.
 
 use std::time::Duration;
 
@@ -25,37 +26,38 @@ use crate::market::{Span, elapsed};
 use crate::policy::lifecycle::checkpoint_rollback::{StartUp, must_live};
 use crate::policy::{Decision, End};
 
-/// Files of the code that may lie in the checkpoint folder. More would make the agent's memory a large file, so no older checkpoint is
-/// brought back there.
+/// Files of the code that may be in the checkpoint folder. With more, the agent's memory file would
+/// be large, so no older checkpoint is restored.
 const SHIPPED_MAX: usize = 1000;
 
-/// How long the folder may take to be looked at before a start. One that hangs is not waited for.
+/// How long a look at the folder before a start may take. A hung folder is not waited for.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the upload may take of what a start has left whole, before the folder is put to an older checkpoint.
+/// How long the upload of complete files may take before the folder is reset to an older
+/// checkpoint.
 const SAVED_WITHIN: Duration = Duration::from_secs(30 * 60);
 
-/// What a start began from.
+/// The state in which a start began.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begun {
-    /// The newest complete checkpoint then.
+    /// The newest complete checkpoint at that time.
     from: CheckpointSummary,
     /// The folder held nothing newer.
     exact: bool,
-    /// By the steady clock.
+    /// By the monotonic clock.
     at: Timestamp,
-    /// What the checkpoints of this attempt had written by then.
+    /// Bytes that the checkpoints of this attempt had written by then.
     #[serde(default)]
     written: u64,
-    /// How long it lived, once it is dead.
+    /// How long it ran, once it has ended.
     lived: Option<Span>,
     is_going: bool,
-    /// There is no older one, or it cannot be brought back.
+    /// There is no older one, or it cannot be restored.
     #[serde(default)]
     is_last: bool,
 }
 
-/// An older checkpoint was brought back.
+/// An older checkpoint was restored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WentBack {
     pub from: CheckpointNo,
@@ -64,7 +66,7 @@ pub struct WentBack {
 }
 
 impl WentBack {
-    /// As it follows on "because".
+    /// Reads well after "because".
     pub fn in_words(&self) -> String {
         let lived = Span::from_secs(self.lived.duration().as_secs().max(1));
         format!("the command ended within {lived} of its start from checkpoint {}", self.from.number())
@@ -72,7 +74,7 @@ impl WentBack {
 }
 
 impl Agent {
-    /// Just before a start.
+    /// Called just before a start.
     pub(crate) async fn note_beginning(&mut self) {
         self.memory.begun = None;
         let Some(checkpoints) = self.checkpoints.clone().filter(|_| self.memory.stage == crate::policy::Stage::Main) else { return };
@@ -84,7 +86,8 @@ impl Agent {
         self.hold_back();
     }
 
-    /// Whether the newest start got going: it told a step beyond its checkpoint, or has made one.
+    /// Checks whether the newest start made progress: it reported a step beyond its checkpoint, or
+    /// made one.
     pub(crate) fn look_at_start(&mut self) {
         let (now, is_over) = (self.steady_now(), self.ended.is_some());
         if let Some(begun) = self.memory.begun.as_mut().filter(|_| is_over) {
@@ -104,7 +107,7 @@ impl Agent {
         self.hold_back();
     }
 
-    /// What an older checkpoint was started with is not uploaded before the start has shown that it gets on.
+    /// After a rollback, holds uploads back until the start has made progress.
     pub(crate) fn hold_back(&self) {
         let Some((checkpoints, begun)) = self.checkpoints.as_ref().zip(self.memory.begun.as_ref()) else { return };
         let longest = self.memory.went_back.iter().map(|back| back.lived).max();
@@ -112,7 +115,7 @@ impl Agent {
         checkpoints.hold(is_held);
     }
 
-    /// Whatever ends a start but its own failure says nothing against it.
+    /// Releases uploads unless the start failed by itself: other endings do not count against it.
     pub(crate) fn release_at(&self, end: &End) {
         let is_its_own = matches!(end.because, EndedBecause::Failed | EndedBecause::OutOfMemory);
         if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_its_own && self.memory.back_before.is_none()) {
@@ -126,7 +129,7 @@ impl Agent {
 
     /// For the decision.
     pub(crate) fn start_up(&self) -> Option<StartUp> {
-        // Where nobody knows what came with the code, nothing is put to anything else.
+        // Without knowing which files came with the code, no rollback is possible.
         let begun = self.memory.begun.as_ref().filter(|_| self.memory.shipped.is_some())?;
         Some(StartUp {
             from: begun.from.number,
@@ -138,7 +141,8 @@ impl Agent {
         })
     }
 
-    /// The checkpoint before, and the same command again; or what is done where there is none.
+    /// Restores the checkpoint before and runs the same command again, or does the usual if there
+    /// is none.
     pub(crate) async fn go_back(&mut self, before: CheckpointNo) -> Option<Decision> {
         let exit = self.ended;
         self.memory.ending = Some(Ending::Restart);
@@ -151,7 +155,7 @@ impl Agent {
         let is_back = match self.bring_back().await {
             Ok(is_back) => is_back,
             Err(decision) => {
-                // For the outcome. What the folder holds now is nobody's checkpoint.
+                // For the outcome. The folder's present content is not a checkpoint.
                 self.open_checkpoints();
                 self.checkpoints.iter().for_each(|checkpoints| checkpoints.hold(true));
                 return Some(decision);
@@ -174,7 +178,8 @@ impl Agent {
         Box::pin(self.act(Some(decision))).await
     }
 
-    /// A start found more in the folder than the newest checkpoint: what of it is whole becomes one, so that nothing is lost by what follows.
+    /// If a start found more in the folder than the newest checkpoint, saves its complete files
+    /// first, so that the rollback loses nothing.
     async fn keep_what_is_whole(&mut self) -> Result<(), Decision> {
         let is_exact = self.memory.begun.as_ref().is_none_or(|begun| begun.exact);
         let Some(checkpoints) = self.checkpoints.clone().filter(|_| !is_exact) else { return Ok(()) };
@@ -187,10 +192,11 @@ impl Agent {
         Ok(())
     }
 
-    /// Carries out the intent, also of an agent that died over it. Whether there was one, and an older checkpoint is there now.
+    /// Carries out the intent, also one of a crashed agent. Returns whether an older checkpoint is
+    /// restored.
     pub(crate) async fn bring_back(&mut self) -> Result<bool, Decision> {
         let Some((before, begun)) = self.memory.back_before.zip(self.memory.begun.clone()) else { return Ok(false) };
-        // Nothing of what is there is looked at any more.
+        // Stop watching the present content.
         if let Some(checkpoints) = self.checkpoints.take() {
             checkpoints.end();
         }
@@ -229,7 +235,8 @@ impl Agent {
     }
 }
 
-/// What came with the code lies in the checkpoint folder before anything is restored there. On a kept disk all of it is the work's.
+/// The files in the checkpoint folder that came with the code, before any restore. On a kept disk
+/// all files are the job's.
 pub(crate) async fn shipped(out: &Outbox, attempt: &Attempt, is_kept: bool) -> Option<Vec<String>> {
     if is_kept {
         return Some(Vec::new());

@@ -1,19 +1,19 @@
-//! What the name of a file says of it: the parts of a checkpoint folder, logs, and names that are not final.
+//! What a file's name tells: the parts of a checkpoint folder, logs, and names that are not final.
 //!
 //! ```text
 //!   checkpoint-100/  step-200.ckpt   a numbered part: one checkpoint, judged by itself
 //!   model.pt  optimizer.pt  latest   the common part: kept together, or not at all
-//!   train.log  events.out.tfevents   a log: holds nothing up
+//!   train.log  events.out.tfevents   a log: delays no checkpoint
 //! ```
-//! A folder with a number is a part, unless checkpoints are made inside it (`version_0/checkpoints/...`): then it is a place.
-//! A file with a number is a part once it has a sibling; before that nobody can tell `step-5.pt` from `resnet50.pt`.
-//! What must never live here: time, and when a part is complete (that is [`super::units`]).
+//! A folder with a number is a part, unless checkpoints are made inside it (`version_0/checkpoints/...`).
+//! Then it is a place. A file with a number is a part once it has a sibling: before, `step-5.pt` and
+//! `resnet50.pt` look alike. Not here: time, and when a part is complete (that is [`super::units`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::job::{CheckpointLink, is_log_name, link_depth};
 
-/// The numbers in a name, in their order.
+/// The numbers in a name, in order.
 pub(crate) type Numbers = Vec<u64>;
 
 /// Numbers beside these words count pieces of one checkpoint, not checkpoints.
@@ -23,32 +23,34 @@ const PIECES: [&str; 13] =
 /// A part of the folder that is judged by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Part {
-    /// What has no number of its own.
+    /// Everything without a number of its own.
     Common,
-    /// What has these numbers, directly below this folder (`""`: the top).
+    /// Everything with these numbers, directly below this folder (`""`: the top).
     Numbered { parent: String, numbers: Numbers },
 }
 
-/// What was learned of the folder by watching it.
+/// What watching the folder has shown about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Places {
-    /// Numbered folders that are no checkpoint: checkpoints are made inside them, or their files are written again.
+    /// Numbered folders that are not checkpoints: checkpoints are made in them, or their files
+    /// change again.
     pub folders: BTreeSet<String>,
-    /// Names of folders that get several checkpoints, with `#` for their numbers: each start of Lightning makes one (`version_1`).
+    /// Folder names with `#` for numbers that get several checkpoints: each start of Lightning
+    /// makes one (`version_1`).
     pub kinds: BTreeSet<String>,
-    /// Names of files, with `#` for their numbers, of which older members were written again.
+    /// File names with `#` for numbers of which older members were rewritten.
     pub files: BTreeSet<String>,
 }
 
-/// Which part each file belongs to.
+/// The part of each file.
 pub(crate) struct Partition<'a> {
     places: &'a Places,
-    /// By folder: the numbers of those kinds of files that stand there with two numbers.
+    /// For each folder: the numbers of file kinds that occur with at least two numbers.
     series: HashMap<String, HashSet<Numbers>>,
 }
 
 impl<'a> Partition<'a> {
-    /// `paths`: all that are there, and those that were there a moment ago.
+    /// `paths`: the present files, and those of a moment ago.
     pub(crate) fn new<'p>(paths: impl Iterator<Item = &'p str>, places: &'a Places) -> Self {
         let mut members: HashMap<(&str, String), HashSet<Numbers>> = HashMap::new();
         for path in paths.filter(|path| !is_log(path)) {
@@ -69,7 +71,7 @@ impl<'a> Partition<'a> {
         self.part(path, |parent, _, numbers| self.series.get(parent).is_some_and(|series| series.contains(numbers)))
     }
 
-    /// The same where a file with a number needs no sibling: for a save that was marked.
+    /// The same, but a numbered file needs no sibling: for a marked save.
     pub(crate) fn set_of(&self, path: &str) -> Part {
         self.part(path, |parent, shape, _| !self.places.files.contains(&join(parent, shape)))
     }
@@ -96,8 +98,8 @@ impl<'a> Partition<'a> {
 }
 
 impl Places {
-    /// Takes a folder out of the checkpoints, and the numbered folders above it. `is_of_run`: checkpoints are made in it, and so in others
-    /// of its kind.
+    /// Marks a folder, and the numbered folders above it, as no checkpoint. `is_of_run`:
+    /// checkpoints are made in it, and so in others of its kind.
     pub(crate) fn add_folders_of(&mut self, path: &str, is_of_run: bool) {
         for (at, _) in path.match_indices('/') {
             let (parent, name) = split(&path[..at]);
@@ -123,7 +125,7 @@ pub(crate) fn top(path: &str) -> &str {
     path.split('/').next().unwrap_or(path)
 }
 
-/// By the name alone. Weights & Biases keeps its runs open from beginning to end, in a folder of its name.
+/// By the name only. Weights & Biases keeps its runs open all the time, in a folder of its name.
 pub(crate) fn is_log(path: &str) -> bool {
     let (folder, name) = split(path);
     is_log_name(name) || folder.split('/').any(|part| part == "wandb")
@@ -146,7 +148,7 @@ pub(crate) fn kinds(path: &str) -> Vec<(String, Numbers)> {
     ends.filter_map(kind).collect()
 }
 
-/// Each number of a path as `#`; for comparing two checkpoints.
+/// Each number of a path as `#`, to compare two checkpoints.
 pub(crate) fn shape_of(path: &str) -> String {
     if path.bytes().any(|byte| byte.is_ascii_digit()) { shaped(path).0 } else { path.to_owned() }
 }
@@ -172,22 +174,23 @@ fn shaped(name: &str) -> (String, Numbers) {
     (shape, numbers)
 }
 
-/// Endings and beginnings by which programs say that something is not finished: Orbax and older Hugging Face rename a whole folder.
+/// Endings and beginnings of unfinished names: Orbax and older Hugging Face rename a whole folder.
 const UNFINISHED_ENDS: [&str; 6] = [".tmp", "-tmp", ".part", ".incomplete", ".__lock", "~"];
 const UNFINISHED_BEGINS: [&str; 2] = [".tmp", "tmp-"];
 
-/// Whether a name says that the file is not finished yet.
+/// Whether the name says that the file is not finished yet.
 pub(crate) fn is_unfinished(path: &str) -> bool {
     let says = |name: &str| UNFINISHED_ENDS.iter().any(|end| name.ends_with(end)) || UNFINISHED_BEGINS.iter().any(|begin| name.starts_with(begin));
     path.split('/').any(says)
 }
 
-/// Whether a path leads to something below its folder. Upload and restore both ask this.
+/// Whether a path stays below its folder. Upload and restore both check this.
 pub(crate) fn stays_below(path: &str) -> bool {
     !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Whether a link leads to something below the checkpoint folder, by its words alone. The same holds for it.
+/// Whether a link's target stays below the checkpoint folder, by its text only. Upload and restore
+/// both check this.
 pub(crate) fn link_stays_below(link: &CheckpointLink) -> bool {
     let is_text = !link.target.is_empty() && !link.target.contains('\0');
     stays_below(&link.path) && is_text && link_depth(&link.path, &link.target).is_some_and(|depth| depth > 0)

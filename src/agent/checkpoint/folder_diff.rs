@@ -1,6 +1,6 @@
-//! Comparing two looks at a checkpoint folder.
+//! Compares two looks at a checkpoint folder.
 //!
-//! What must never live here: the file system, time, and what follows from a difference.
+//! Not here: the file system, time, and what follows from a difference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::completeness::Picture;
 use super::file_names::{Numbers, Part, Partition, Places, is_log, is_unfinished, join, kinds, numbered, split};
 use crate::ports::{FileStamp, Tree, TreeFile, TreeLink};
 
-/// What of a picture is still as it was, by whole parts; `None` when the common files have changed.
+/// The parts of a picture that are unchanged. `None` if the common files have changed.
 pub(crate) fn remaining(picture: &Picture, seen: &Picture, places: &Places) -> Option<Vec<TreeFile>> {
     let partition = Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
     let parts = |picture: &Picture| {
@@ -28,12 +28,12 @@ pub(crate) fn remaining(picture: &Picture, seen: &Picture, places: &Places) -> O
     Some(files)
 }
 
-/// Whether nothing of a picture has changed but its logs.
+/// Whether only logs of a picture have changed.
 pub(crate) fn stands(picture: &Picture, seen: &Picture, places: &Places) -> bool {
     remaining(picture, seen, places).is_some_and(|files| files.iter().eq(without_logs(picture)))
 }
 
-/// Whether a part of a picture has another file by now: then it was not whole.
+/// Whether a part of a picture has a new file by now: then it was not complete.
 pub(crate) fn has_grown(picture: &Picture, seen: &Picture, places: &Places) -> bool {
     let known: BTreeSet<&str> = picture.iter().map(|file| file.path.as_str()).collect();
     let partition = Partition::new(picture.iter().chain(seen.iter()).map(|file| file.path.as_str()), places);
@@ -41,7 +41,7 @@ pub(crate) fn has_grown(picture: &Picture, seen: &Picture, places: &Places) -> b
     without_logs(seen).any(|file| !known.contains(file.path.as_str()) && parts.contains(&partition.part_of(&file.path)))
 }
 
-/// The greatest numbers of each kind of files in a folder.
+/// The greatest numbers of each kind of file in a folder.
 pub(crate) fn latest(picture: &Picture) -> HashMap<String, Numbers> {
     let mut latest: HashMap<String, Numbers> = HashMap::new();
     for file in picture.iter() {
@@ -73,7 +73,7 @@ pub(crate) fn kinds_inside<'a>(parent: &'a str, path: &str) -> impl Iterator<Ite
     kinds(path).into_iter().filter(|(kind, _)| kind.len() > parent.len() && kind[parent.len()..].trim_start_matches('/').contains('/'))
 }
 
-/// By part, without logs.
+/// The files of each part, without logs.
 pub(crate) fn by_part<'a>(picture: &'a Picture, partition: &Partition<'_>) -> BTreeMap<Part, Vec<&'a TreeFile>> {
     let mut parts: BTreeMap<Part, Vec<&TreeFile>> = BTreeMap::new();
     for file in picture.iter().filter(|file| !is_log(&file.path)) {
@@ -86,20 +86,20 @@ pub(crate) fn same_but_logs(one: &Picture, other: &Picture) -> bool {
     without_logs(one).eq(without_logs(other))
 }
 
-/// Whether a picture holds something that an earlier one does not.
+/// Whether a picture has files that an earlier one does not.
 pub(crate) fn has_news(picture: &Picture, before: &Picture) -> bool {
     let before = stamps(before);
     without_logs(picture).any(|file| !is_in(&before, file))
 }
 
-/// Whether nothing is new, and the newest of before was taken away: a job is to go on from the one before it. (The oldest is cleared away
-/// at every save.)
+/// Whether nothing is new and the newest file was deleted: the job continues from the checkpoint
+/// before. (Scripts delete the oldest one at every save.)
 pub(crate) fn goes_back(picture: &Picture, before: &Picture) -> bool {
     let newest = without_logs(before).max_by_key(|file| file.stamp.modified_nanos);
     newest.is_some_and(|newest| picture.iter().all(|file| file.path != newest.path)) && !has_news(picture, before)
 }
 
-/// Whether a picture has all of an earlier one that is still in the folder.
+/// Whether a picture has every file of an earlier one that is still in the folder.
 pub(crate) fn holds_what_stands(picture: &Picture, (before, seen): (&Picture, &Picture)) -> bool {
     let (picture, seen) = (stamps(picture), stamps(seen));
     without_logs(before).all(|file| !is_in(&seen, file) || is_in(&picture, file))
@@ -109,17 +109,17 @@ pub(crate) fn without_logs(picture: &Picture) -> impl Iterator<Item = &TreeFile>
     picture.iter().filter(|file| !is_log(&file.path))
 }
 
-/// For looking a file up: a folder may hold ten thousand.
+/// To look up a file: a folder may hold ten thousand.
 pub(crate) fn stamps(picture: &Picture) -> HashMap<&str, FileStamp> {
     picture.iter().map(|file| (file.path.as_str(), file.stamp)).collect()
 }
 
-/// Whether a picture has this file as it is.
+/// Whether a picture has this file unchanged.
 pub(crate) fn is_in(known: &HashMap<&str, FileStamp>, file: &TreeFile) -> bool {
     known.get(file.path.as_str()) == Some(&file.stamp)
 }
 
-/// Something is written a second time, or under another number: a save after another.
+/// A file is rewritten, or appears under another number: a save after another.
 pub(crate) fn saves_again(before: &Picture, after: &Picture) -> bool {
     let was = stamps(before);
     let known: BTreeSet<(String, Vec<u64>)> = without_logs(before).flat_map(|file| kinds(&file.path)).collect();
@@ -138,20 +138,21 @@ pub(crate) fn one_replaced(before: &Picture, after: &Picture) -> bool {
     replaced(&without_logs(before).collect::<Vec<_>>(), &without_logs(after).collect::<Vec<_>>())
 }
 
-/// One file in the place of another: it was whole when it got its name.
+/// One file in the place of another by rename: it was complete when it got its name.
 pub(crate) fn replaced(old: &[&TreeFile], new: &[&TreeFile]) -> bool {
     let ([old], [new]) = (old, new) else { return false };
     old.path == new.path && old.stamp.inode != new.stamp.inode
 }
 
-/// The type bits of a link's mode (`S_IFLNK`): a link to a folder stands in a picture as a file whose mode has them.
+/// The type bits of a link's mode (`S_IFLNK`). A picture lists a link to a folder as a file with
+/// this mode.
 const LINK: u32 = 0o120_000;
 
 pub(crate) fn is_link(file: &TreeFile) -> bool {
     file.stamp.mode & LINK == LINK
 }
 
-/// The files and links that belong to a checkpoint: not those that their names call unfinished.
+/// The files and links of a checkpoint, without those whose names say unfinished.
 pub(crate) fn picture(tree: Tree) -> Picture {
     let link = |link: TreeLink| TreeFile { path: link.path, stamp: FileStamp { mode: link.stamp.mode | LINK, ..link.stamp } };
     let mut files: Vec<TreeFile> = tree.files.into_iter().filter(|file| !is_unfinished(&file.path)).collect();

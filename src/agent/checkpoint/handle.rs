@@ -1,13 +1,13 @@
-//! Checkpoints: watches the folder, uploads what is complete, and answers when the drain asks for a save.
+//! Checkpoints: watches the folder, uploads complete ones, and answers when the drain asks for a save.
 //!
 //! ```text
 //!   look (1 s) ──> FolderWatch ──complete──> Try (files, then manifest) ──> Checkpoint event
 //!                      ^                        │ torn: the folder changed; wait for quiet, then the next number
 //!   ask ─ signal ─ save ┘<──────────────────────┘
 //! ```
-//! On the interval, whatever is complete is uploaded; on a save, what was written after the asking, until the deadline.
-//! The folder is looked at during an upload too, so that a torn try ends at once. What must never live here: when to save
-//! (that is `policy`), the signal (that is the loop's).
+//! On the interval, it uploads what is complete. On a save, it uploads what was written after the request,
+//! until the deadline. It looks at the folder during an upload too, so a torn try ends at once. Not here:
+//! when to save (`policy`), or the signal (the agent's loop).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -30,12 +30,12 @@ use crate::ports::{FileStamp, TreeFile, Workload};
 
 pub use super::restore::{RestoreError, restore};
 
-/// Costs that are remembered for the percentile.
+/// The number of costs for the percentile.
 const COSTS_MAX: usize = 100;
 
 pub(crate) const KEPT: &str = "checkpoints.json";
 
-/// The handle. Cheap to clone; the worker lives until the last clone is dropped.
+/// The handle. Cheap to clone; the worker runs until the last clone is dropped.
 #[derive(Clone)]
 pub struct Checkpoints {
     shared: Arc<Shared>,
@@ -43,24 +43,25 @@ pub struct Checkpoints {
     _task: Arc<Task>,
 }
 
-/// What the folder held just before the workload was asked to save.
+/// The folder's content just before the workload was asked to save.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub(crate) picture: Option<Picture>,
     pub(crate) marks: u64,
     pub(crate) at: Duration,
-    /// The workload was not asked: what is there counts.
+    /// The workload was not asked: the present content counts.
     pub(crate) as_is: bool,
 }
 
-/// The answer to a save.
+/// The result of a save.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Saved {
-    /// A manifest is written, of what was saved after the asking; after [`Checkpoints::as_is`], of what was there.
+    /// A manifest is written, with the files saved after the request. With [`Checkpoints::as_is`]:
+    /// with the present files.
     Complete(CheckpointSummary),
-    /// Nothing changed after the asking; the newest complete checkpoint, if any, stands.
+    /// Nothing changed after the request. The newest complete checkpoint, if any, remains.
     NoChange(Option<CheckpointSummary>),
-    /// Something changed and is not kept; the reason as a sentence, for losses and reasons.
+    /// Something changed but is not kept, with the reason as a sentence.
     Failed(String),
 }
 
@@ -70,28 +71,28 @@ pub(crate) struct Shared {
     pub folder: Folder,
     kept: Mutex<Kept>,
     ends: Mutex<Ends>,
-    /// The process that runs, and is asked which files it holds open.
+    /// The running workload, which is asked which files it has open.
     writer: Mutex<Option<Arc<dyn Workload>>>,
     pub wake: Notify,
     pub pace: Arc<Pace>,
-    /// Uploads wait for no interval: the machine may be gone before it is over.
+    /// Uploads do not wait for the interval: the machine may be gone before it ends.
     pub hurry: AtomicBool,
     /// When the present upload began, if no save was asked for.
     pub uploading: Mutex<Option<Duration>>,
     /// Size of the folder at the last look.
     pub bytes: AtomicU64,
-    /// Why what is saved is not kept now, in sentences for people. Each is taken back when it is over.
+    /// Why saves are not kept now, in sentences for people. Each is removed when its cause is gone.
     pub troubles: Mutex<BTreeMap<Trouble, String>>,
-    /// Nothing is uploaded: the workload was started from an older checkpoint, and has not shown that it gets on with it.
+    /// Nothing is uploaded: after a rollback, the workload has not made progress yet.
     pub held: AtomicBool,
 }
 
 /// A reason why a save is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trouble {
-    /// The folder cannot be looked at.
+    /// The folder cannot be read.
     Blind,
-    /// The job root does not take it.
+    /// The job root does not accept it.
     Unsent,
     /// It changes too fast.
     Torn,
@@ -104,27 +105,27 @@ pub(crate) enum Trouble {
 /// How the processes of the workload ended.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ends {
-    /// The one that would be running.
+    /// The last one, if none runs.
     pub now: Option<(ExitStatus, Duration)>,
-    /// The newest that was killed: the next may be started before the worker has looked.
+    /// The newest killed process: the next may start before the worker has looked.
     pub killed: Option<Duration>,
-    /// How often a process of it was started.
+    /// How often a process was started.
     pub life: u64,
 }
 
-/// What an agent that was restarted must know.
+/// State for a restarted agent.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Kept {
-    /// What the newest manifest of this machine holds, or what was restored.
+    /// The files of the newest manifest of this machine, or of the restored one.
     pub files: Vec<(String, FileStamp)>,
     pub contents: Arc<Contents>,
     pub last: Option<CheckpointSummary>,
     /// Complete checkpoints written by this attempt.
     pub count: u32,
-    /// Whether the workload marks its checkpoints; `None` until it has made one.
+    /// Whether the workload marks its checkpoints. `None` until its first one.
     #[serde(default)]
     pub marks: Option<bool>,
-    /// What a process that is gone may have left half, and how much is written in its place at least.
+    /// Files that an ended process may have left incomplete, with the least that must be rewritten.
     #[serde(default)]
     pub doubted: Vec<(String, FileStamp, u64)>,
     /// The files of the newest save that can never be sent.
@@ -135,10 +136,10 @@ pub(crate) struct Kept {
     /// Seconds of the uploads alone.
     #[serde(default)]
     pub uploads: Vec<f64>,
-    /// Bytes that the checkpoints of this attempt held beyond the one before each, logs left out.
+    /// New bytes of each checkpoint of this attempt over the one before, summed, without logs.
     #[serde(default)]
     pub written: u64,
-    /// Their 95th percentile, once it was asked for: it is, at every tick.
+    /// The cached 95th percentile, since every tick asks for it.
     #[serde(skip)]
     pub secs_p95: Option<f64>,
 }
@@ -151,9 +152,9 @@ pub(crate) struct Save {
 }
 
 impl Checkpoints {
-    /// Call after [`restore`] and before the workload is started. Takes up what an earlier agent of this attempt left in
-    /// the state folder. What is in the folder before the first start is not a checkpoint of this job. `unseen_end`: a process of the
-    /// workload is gone, and nobody has seen how it ended.
+    /// Call after [`restore`] and before the workload starts. Reads what an earlier agent of this
+    /// attempt left in the state folder. Files in the folder before the first start are not a
+    /// checkpoint of this job. `unseen_end`: a process of the workload ended unseen.
     pub fn start(outbox: Outbox, journal: Journal, board: Board, spec: &CheckpointSpec, path: PathBuf, unseen_end: bool) -> Self {
         let folder = Folder::new(Arc::clone(&outbox.files), path);
         let kept = outbox.recall(KEPT).unwrap_or_else(|| {
@@ -181,7 +182,8 @@ impl Checkpoints {
         Checkpoints { shared, commands, _task: Arc::new(Task::spawn(worker.run())) }
     }
 
-    /// Whether an earlier agent has left what [`Checkpoints::start`] takes up, so that it need not look at the folder.
+    /// Whether an earlier agent left the state for [`Checkpoints::start`], so that it need not look
+    /// at the folder.
     pub fn are_known(outbox: &Outbox) -> bool {
         matches!(outbox.files.read(&outbox.state.join(KEPT)), Ok(Some(_)))
     }
@@ -193,7 +195,7 @@ impl Checkpoints {
         (ends.now, ends.life) = (None, ends.life + 1);
     }
 
-    /// The workload is gone: what its folder holds is final.
+    /// The workload has ended: the folder's content is final.
     pub fn workload_ended(&self, exit: ExitStatus) {
         let now = self.shared.outbox.clock.mono();
         let killed = (!exit.is_in_order()).then_some(now);
@@ -203,37 +205,40 @@ impl Checkpoints {
         self.shared.wake.notify_one();
     }
 
-    /// Just before the signal that asks the workload to save. Takes as long as the folder does, which may be for ever.
+    /// Called just before the checkpoint signal. On a hung folder it may never return.
     pub async fn ask(&self) -> Ask {
         let picture = self.shared.folder.look().await.ok().map(|look| look.picture);
         Ask { picture, marks: self.shared.board.saved().0, at: self.shared.outbox.clock.mono(), as_is: false }
     }
 
-    /// Nobody is asked: what is there counts. For the end of a job, and for workloads without a checkpoint signal.
+    /// The workload is not asked: the present content counts. For the end of a job, and for
+    /// workloads without a checkpoint signal.
     pub fn as_is(&self) -> Ask {
         Ask { picture: None, marks: 0, at: self.shared.outbox.clock.mono(), as_is: true }
     }
 
-    /// Nothing is looked at or uploaded any more: the folder is about to be another.
+    /// Stops looking and uploading: the folder's content is about to be replaced.
     pub fn end(&self) {
         self._task.end();
     }
 
-    /// Whether what the folder holds must not become the newest checkpoint yet.
+    /// Sets whether the folder's content must not become the newest checkpoint yet.
     pub fn hold(&self, is_held: bool) {
         if self.shared.held.swap(is_held, Ordering::Relaxed) && !is_held {
             self.shared.wake.notify_one();
         }
     }
 
-    /// Whether all files of the folder are in the newest checkpoint, apart from logs and `shipped`. Takes as long as the folder does.
+    /// Whether the newest checkpoint has all files of the folder, except logs and `shipped`. On a
+    /// hung folder it may never return.
     pub async fn is_as_kept(&self, shipped: &[String]) -> bool {
         let Ok(look) = self.shared.folder.look().await else { return true };
         let ours = look.picture.iter().filter(|file| !shipped.contains(&file.path)).cloned().collect();
         !has_news(&Arc::new(ours), &self.shared.kept().picture())
     }
 
-    /// After the signal: waits for the change to be complete, uploads it, writes the manifest. Never longer than `within`.
+    /// After the signal: waits until the change is complete, uploads it, writes the manifest. Takes
+    /// at most `within`.
     pub async fn save(&self, ask: Ask, asked_by: &str, within: Duration) -> Saved {
         if ask.as_is && self.shared.held.load(Ordering::Relaxed) {
             return Saved::NoChange(self.last());
@@ -245,7 +250,8 @@ impl Checkpoints {
             return Saved::Failed("the checkpoint watch has ended".into());
         }
         self.shared.pace.hurry();
-        // The worker answers at the deadline itself, with the reason; the second is for a worker that is held up.
+        // The worker itself answers at the deadline, with the reason. One more second for a delayed
+        // worker.
         let answer = self.shared.outbox.within(within + Duration::from_secs(1), answer).await;
         self.shared.pace.relax();
         match answer {
@@ -254,12 +260,12 @@ impl Checkpoints {
         }
     }
 
-    /// The newest complete checkpoint, also the restored one.
+    /// The newest complete checkpoint, also a restored one.
     pub fn last(&self) -> Option<CheckpointSummary> {
         self.shared.kept().last.clone()
     }
 
-    /// Why what is saved is not kept now, for people.
+    /// Why saves are not kept now, for people.
     pub fn troubles(&self) -> Vec<String> {
         self.shared.troubles().values().cloned().collect()
     }
@@ -279,12 +285,13 @@ impl Checkpoints {
         self.shared.kept().count
     }
 
-    /// Bytes that the checkpoints of this attempt held beyond the one before each, logs left out.
+    /// New bytes of each checkpoint of this attempt over the one before, summed, without logs.
     pub fn written(&self) -> u64 {
         self.shared.kept().written
     }
 
-    /// 95th percentile of save, quiet time and upload together, for `policy::watch::spot_notice`; `None` before the first.
+    /// 95th percentile of save, quiet time and upload together, for `policy::watch::spot_notice`.
+    /// `None` before the first.
     pub fn secs_p95(&self) -> Option<f64> {
         let mut kept = self.shared.kept();
         if kept.secs_p95.is_none() {
@@ -293,14 +300,15 @@ impl Checkpoints {
         kept.secs_p95
     }
 
-    /// A notice stands, or it does not.
+    /// Sets whether an interruption notice stands.
     pub fn hurry(&self, is_near: bool) {
         if self.shared.hurry.swap(is_near, Ordering::Relaxed) != is_near && is_near {
             self.shared.wake.notify_one();
         }
     }
 
-    /// The 95th percentile of the uploads alone, and how long the present one still takes by that. `None`: never measured.
+    /// The 95th percentile of the uploads alone, and how long the present one still takes by it.
+    /// `None`: never measured.
     pub fn upload_p95(&self) -> Option<(Duration, Duration)> {
         let p95 = Duration::from_secs_f64(p95(&self.shared.kept().uploads)?);
         let since = *self.shared.uploading.lock().expect("it is only read and set");
@@ -308,24 +316,25 @@ impl Checkpoints {
         Some((p95, left))
     }
 
-    /// Bytes in the folder at the last look; `None`: it was empty.
+    /// Bytes in the folder at the last look. `None`: it was empty.
     pub fn bytes(&self) -> Option<u64> {
         Some(self.shared.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 }
 
-/// Files of a checkpoint that are named when they are not kept; the rest is a number.
+/// How many files that are not kept are named; the rest is a number.
 const LEFT_OUT_TOLD: usize = 10;
 
 pub(crate) fn left_out(path: &str) -> String {
     format!("`{path}` of the checkpoints is not kept")
 }
 
-/// A script may write its settings as it begins. A save is larger than this share of the checkpoint before it, which may hold several
-/// saves. If the share is smaller, settings count as a save. If it is larger, a save may not count beside many others.
+/// A script may write its settings at its start. A save is larger than this share of the checkpoint
+/// before it, which may hold several saves. Smaller counts settings as a save. Larger may not count
+/// a save beside many others.
 const SETTINGS_SHARE: u64 = 50;
 
-/// Whether so many new bytes are a checkpoint after one of `bytes`.
+/// Whether this many new bytes are a checkpoint after one of `bytes`.
 pub(crate) fn is_a_save(new: u64, bytes: u64) -> bool {
     new > bytes / SETTINGS_SHARE
 }
@@ -365,7 +374,7 @@ impl Kept {
         Kept { files: picture.iter().map(|file| (file.path.clone(), file.stamp)).collect(), ..Kept::default() }
     }
 
-    /// So many seconds, all in all and for the upload alone.
+    /// Records the seconds of a save in total, and of its upload.
     pub(crate) fn took(&mut self, cost: f64, upload: f64) {
         for (costs, cost) in [(&mut self.costs, cost), (&mut self.uploads, upload)] {
             if costs.len() == COSTS_MAX {
@@ -376,20 +385,20 @@ impl Kept {
         self.secs_p95 = None;
     }
 
-    /// This is complete now.
+    /// Records a complete checkpoint.
     pub(crate) fn holds(&mut self, picture: &Picture) {
         self.written = self.written.saturating_add(self.beyond(picture));
         self.contents.retain(picture);
         self.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
     }
 
-    /// Bytes of what the newest does not hold, logs left out.
+    /// Bytes that the newest checkpoint does not hold, without logs.
     fn beyond(&self, picture: &Picture) -> u64 {
         let before: HashMap<&str, FileStamp> = self.files.iter().map(|(path, stamp)| (path.as_str(), *stamp)).collect();
         without_logs(picture).filter(|file| before.get(file.path.as_str()) != Some(&file.stamp)).map(|file| file.stamp.bytes).sum()
     }
 
-    /// Whether there is so much new in it that it must be a save.
+    /// Whether the new bytes are so many that this must be a save.
     pub(crate) fn is_a_save(&self, picture: &Picture) -> bool {
         self.last.as_ref().is_none_or(|last| is_a_save(self.beyond(picture), last.bytes))
     }

@@ -1,4 +1,4 @@
-//! Checkpoints on the machine: find the whole ones, ask for a save, upload, restore.
+//! Checkpoints on the machine: find complete ones, ask for a save, upload, restore.
 
 pub(crate) mod completeness;
 #[cfg(test)]

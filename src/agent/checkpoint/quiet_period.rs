@@ -1,6 +1,6 @@
 //! A complete checkpoint that is not yet kept.
 //!
-//! What must never live here: when it is complete (that is [`super::completeness`]).
+//! Not here: when it is complete (that is [`super::completeness`]).
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::rotation::Motion;
 #[derive(Clone, Debug)]
 pub(crate) struct Ripe {
     pub picture: Picture,
-    /// The step that it is thought to hold.
+    /// The step that it probably holds.
     pub step: Option<f64>,
     /// The newest mark covers it.
     pub is_marked: bool,
     pub begun: Duration,
     pub changed: Duration,
-    /// What is always being written and is therefore missing.
+    /// A file that is always being written and therefore left out.
     pub left_out: Option<String>,
 }
 
@@ -26,18 +26,18 @@ impl Ripe {
         Ripe { picture, step: motion.step, is_marked: false, begun: motion.begun, changed: motion.changed, left_out: None }
     }
 
-    /// From the asking, or the first change, to the last change.
+    /// From the request, or the first change, to the last change.
     pub(crate) fn save_time(&self, asked: Option<Duration>) -> Duration {
         self.changed.saturating_sub(asked.unwrap_or(self.begun))
     }
 
-    /// Whether it holds something, be it a log, that an earlier picture did not.
+    /// Whether it holds a file, even a log, that an earlier picture did not.
     pub(crate) fn adds_to(&self, before: &Picture) -> bool {
         let before = stamps(before);
         self.picture.iter().any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
     }
 
-    /// The same of what is no log.
+    /// The same, without logs.
     pub(crate) fn newer_than(&self, before: &Picture) -> bool {
         has_news(&self.picture, before)
     }

@@ -1,8 +1,8 @@
-//! Brings the newest complete checkpoint into the folder, before the workload starts.
+//! Restores the newest complete checkpoint into the folder, before the workload starts.
 //!
-//! Every file is checked against its SHA-256 before any is put in place. A damaged checkpoint is passed over with an event
-//! and the next older one is taken. A store that does not answer is not an empty one: then nobody knows, and the attempt
-//! must not begin from nothing. On a disk that was kept, what was written since goes before it: that is why somebody kept it.
+//! Every file is checked against its SHA-256 before any is moved into place. A damaged checkpoint is
+//! skipped with an event, and the next older one is taken. If the store does not answer, the attempt waits:
+//! it must not start from nothing. On a kept disk, newer files on the disk win over the checkpoint.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,17 +26,18 @@ use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest, StoredKind};
 use crate::jobdir::{JobDir, JobDirError, What, layout};
 use crate::ports::StoreError;
 
-/// Downloads at once; bounded for the same reason as uploads.
+/// Parallel downloads, bounded for the same reason as uploads.
 const FILES_IN_FLIGHT: usize = 4;
 
-/// The longest upload that is believed of a manifest: a checkpoint that took longer is of no use on a spot machine.
+/// The longest upload time that a manifest is trusted with: a slower checkpoint is of no use on a
+/// spot machine.
 const UPLOAD_SECS_MAX: f64 = 24.0 * 3600.0;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     #[error("cannot write the checkpoint folder")]
     Disk(#[source] io::Error),
-    /// To begin from nothing is not what was asked for, and is paid for.
+    /// Starting from nothing is not what the user asked and pays for.
     #[error("the job goes on from `{0}`, whose checkpoints were discarded")]
     Discarded(JobId),
 }
@@ -56,7 +57,7 @@ enum Damaged {
     Manifest(#[source] JobDirError),
 }
 
-/// What stopped a try to restore one checkpoint.
+/// Why a try to restore one checkpoint stopped.
 enum Stop {
     Damaged(Damaged),
     Store(StoreError),
@@ -69,12 +70,12 @@ impl From<Damaged> for Stop {
     }
 }
 
-/// Restores the newest complete checkpoint, or, as long as the job has none, the newest of the job that it goes on from
-/// (`inherited`); `None`: there is none yet. Files that are in the folder and not in the
-/// checkpoint are left alone. Records `Resumed`. Tries without end when the store does not answer, and says so to `fetching`.
+/// Restores the newest complete checkpoint. While the job has none, restores the newest of the job
+/// that it continues (`inherited`). `None`: there is none yet. Other files in the folder stay.
+/// Records `Resumed`. Retries without limit when the store does not answer, and tells `fetching`.
 ///
-/// `is_kept`: the folder is that of the job that this one goes on from, on its own disk. Where one of the checkpoint's files was
-/// written there after it, uploads had not come so far: the folder stays as it is, and nobody knows its step.
+/// `is_kept`: the folder is on the disk of the continued job. If a checkpoint file there is newer
+/// than the checkpoint, uploads were behind: the folder stays as it is, and its step is unknown.
 ///
 /// # Errors
 /// When it cannot be put in place, or was discarded.
@@ -131,10 +132,10 @@ pub(crate) fn scratch(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.lamp-restore"))
 }
 
-/// What there is to begin from.
+/// What the workload starts from.
 pub(crate) enum Found {
     Restored(Manifest),
-    /// This file of it was written after it, and none was touched.
+    /// This file on the disk is newer than the checkpoint. No file was changed.
     OlderThan {
         path: String,
         manifest: Manifest,
@@ -182,7 +183,8 @@ pub(crate) async fn try_all(
             Err(error) => error,
         };
         fetching.failed(&problem);
-        // What came is fetched anew: until then the log and the agent's own records need the room.
+        // Remove the partial download: the log and the agent's records need the space until the
+        // retry.
         if let Err(error) = outbox.files.remove(scratch) {
             tracing::warn!("cannot remove {}: {error}", scratch.display());
         }
@@ -196,8 +198,8 @@ fn pass_over(journal: &Journal, number: CheckpointNo, why: &Damaged) {
     journal.record(What::Attention { text: format!("checkpoint {number} cannot be used and is passed over: {}", chain(why)) });
 }
 
-/// The newest checkpoint that has a manifest and is not known to be damaged; the inner error is a manifest that is not a
-/// record of ours.
+/// The newest checkpoint with a manifest that is not known to be damaged. The inner error: the
+/// manifest cannot be read.
 async fn newest(
     outbox: &Outbox,
     damaged: &BTreeSet<CheckpointNo>,
@@ -224,7 +226,7 @@ async fn fetch(
     fetching: &Fetching,
 ) -> Result<(), Stop> {
     check(manifest)?;
-    // A number that somebody has written.
+    // The sizes come from a file and may be wrong, so the sum saturates.
     let bytes = manifest.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
     fetching.begin(format!("checkpoint {} ({:.1} MB)", manifest.number, bytes as f64 / 1e6));
     let come = fetching.counter();
@@ -236,7 +238,7 @@ async fn fetch(
     if let Target::Before { shipped, .. } = target {
         clear(outbox, folder, shipped).await.map_err(Stop::Disk)?;
     }
-    // Scripts look for the newest by the time of its last change, or of its place in the folder.
+    // Scripts find the newest file by modification time, or by its position in the folder.
     let mut files: Vec<(usize, &CheckpointFile)> = manifest.files.iter().enumerate().collect();
     files.sort_by_key(|(_, file)| file.modified);
     for (index, file) in files {
@@ -253,7 +255,8 @@ async fn fetch(
     Ok(())
 }
 
-/// A file of a checkpoint that was written on this disk after it was saved; the same machine's clock dates both.
+/// A checkpoint file that was written on this disk after the save. The same machine's clock dates
+/// both.
 fn newer_on_disk(outbox: &Outbox, manifest: &Manifest, folder: &Path) -> Option<String> {
     let saved = i64::try_from(manifest.created.as_nanosecond()).unwrap_or(i64::MAX);
     let is_newer = |file: &&CheckpointFile| {
@@ -263,7 +266,7 @@ fn newer_on_disk(outbox: &Outbox, manifest: &Manifest, folder: &Path) -> Option<
     manifest.files.iter().filter(|_| check(manifest).is_ok()).find(is_newer).map(|file| file.path.clone())
 }
 
-/// Nothing that a manifest says may lead out of the folder or out of the job.
+/// Refuses a manifest with paths that lead out of the folder or the job.
 fn check(manifest: &Manifest) -> Result<(), Damaged> {
     let mut paths = BTreeSet::new();
     for file in &manifest.files {
@@ -284,7 +287,7 @@ fn check(manifest: &Manifest) -> Result<(), Damaged> {
             return Err(Damaged::Twice(link.path.clone()));
         }
     }
-    // Nothing is put in place through a link.
+    // No file is written through a link.
     let below = |path: &str| manifest.links.iter().any(|link| path.strip_prefix(&link.path).is_some_and(|rest| rest.starts_with('/')));
     match paths.iter().find(|path| below(path)) {
         Some(path) => Err(Damaged::Path((*path).to_owned())),
@@ -302,10 +305,11 @@ async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Ar
     }
 }
 
-/// So that what was restored is neither seen as a change nor uploaded again; but what is another job's is uploaded with the
-/// first checkpoint of this one, which must not lean on it.
+/// Marks the restored files as kept, so that they do not count as a change and are not uploaded
+/// again. Another job's files are uploaded with the first checkpoint, which must not depend on that
+/// job.
 pub(crate) fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool, before: Kept) {
-    // The number comes from a file.
+    // The number comes from a file, so clamp it.
     let measured = vec![manifest.upload_secs.clamp(0.0, UPLOAD_SECS_MAX)];
     let uploads = if before.uploads.is_empty() { measured } else { before.uploads.clone() };
     let mut kept = Kept { last: Some(manifest.summary()), marks: manifest.marks, uploads, ..before };

@@ -1,7 +1,8 @@
-//! Puts the checkpoint folder to an older checkpoint, and to nothing else.
+//! Resets the checkpoint folder to an older checkpoint.
 //!
-//! A script takes the highest number that it finds, so what is newer must go. It is in the job directory, or was never whole. What must
-//! never live here: whether to go back (`policy::lifecycle::checkpoint_rollback`), the check of what comes (`checkpoint::restore`).
+//! A script resumes from the highest number that it finds, so newer files must go. They are in the job
+//! directory, or were never complete. Not here: whether to go back
+//! (`policy::lifecycle::checkpoint_rollback`), or the check of downloads (`checkpoint::restore`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,8 +18,9 @@ use crate::agent::startup::fetch_status::Fetching;
 use crate::job::{CheckpointNo, CheckpointSummary, JobId, Manifest};
 use crate::jobdir::JobDirError;
 
-/// Puts the folder to what a complete checkpoint before `begun` holds, and to nothing else but `shipped`: the newest that holds something
-/// else than that. `before`: its number, or the next where it is one of those itself. `None`: there is none, and the folder is as it was.
+/// Resets the folder to a complete checkpoint before `begun`, plus `shipped`: the newest whose
+/// content differs from `begun`. `before`: the number to stay below. `None`: there is none, and the
+/// folder is unchanged.
 ///
 /// # Errors
 /// When it cannot be put in place.
@@ -33,7 +35,7 @@ pub(crate) async fn restore_before(
     let scratch = scratch(folder);
     fetching.begin("an older checkpoint of the job".into());
     let theirs = theirs(outbox, inherited);
-    // One that was inherited has its number in the other job.
+    // The number of an inherited checkpoint counts in the other job.
     let its = own_manifest(outbox, begun, fetching).await;
     let is_own = its.is_some() || theirs.is_none();
     let target = Target::Before { number: Some(before), unlike: its.filter(|_| before == begun.number), shipped };
@@ -41,7 +43,7 @@ pub(crate) async fn restore_before(
     let mut found = if is_own { try_all(outbox, journal, (folder, target), &scratch, fetching).await? } else { None };
     if let (None, Some(theirs)) = (&found, &theirs) {
         own = false;
-        // All of theirs are older than one of ours.
+        // All of the other job's checkpoints are older than this job's.
         let number = (!is_own).then_some(before);
         found = try_all(theirs, journal, (folder, Target::Before { number, unlike: None, shipped }), &scratch, fetching).await?;
     }
@@ -54,7 +56,7 @@ pub(crate) async fn restore_before(
     Ok(Some(manifest))
 }
 
-/// The manifest of a checkpoint, where it is this job's own.
+/// The manifest of a checkpoint, if it is this job's own.
 async fn own_manifest(outbox: &Outbox, begun: &CheckpointSummary, fetching: &Fetching) -> Option<Manifest> {
     let pace = Pace::default();
     for failures in 1.. {
@@ -73,14 +75,15 @@ async fn own_manifest(outbox: &Outbox, begun: &CheckpointSummary, fetching: &Fet
 pub(crate) enum Target<'a> {
     /// The newest.
     Any,
-    /// The newest; but where one of its files was written there after it, the folder stays as it is.
+    /// The newest. But if one of its files on the disk is newer, the folder stays as it is.
     OnKeptDisk,
-    /// The newest below a number that is not like another, and of the folder nothing else but this.
+    /// The newest below a number whose content differs from `unlike`. Only `shipped` stays in the
+    /// folder.
     Before { number: Option<CheckpointNo>, unlike: Option<Manifest>, shipped: &'a [String] },
 }
 
 impl Target<'_> {
-    /// Whether it may be this one.
+    /// Whether this manifest is acceptable.
     pub(crate) fn takes(&self, manifest: &Manifest) -> bool {
         !matches!(self, Target::Before { unlike: Some(unlike), .. } if is_same_but_logs(unlike, manifest))
     }
@@ -98,7 +101,8 @@ fn is_same_but_logs(one: &Manifest, other: &Manifest) -> bool {
     files(one) == files(other)
 }
 
-/// Leaves nothing in the folder but `shipped`. What is held meanwhile is found again by whoever comes after a crash in here.
+/// Removes everything in the folder but `shipped`. After a crash in here, the next agent finds the
+/// files that are held aside.
 pub(crate) async fn clear(outbox: &Outbox, folder: &Path, shipped: &[String]) -> io::Result<()> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let held = folder.with_file_name(format!(".{name}.lamp-held"));

@@ -1,14 +1,14 @@
-//! How a file, a set of them or the whole folder changed: when last, since when, and whether it rests.
+//! How a file, a set of files or the whole folder changes: last change, first change, at rest or not.
 //!
-//! What must never live here: what a rest says (that is [`super::completeness`]).
+//! Not here: what a rest means (that is [`super::completeness`]).
 
 use std::time::Duration;
 
-/// How long the folder must be unchanged. Writers that pause longer between two files of one checkpoint should mark it;
-/// shorter would cut those in half that flush slowly, longer eats the time of an interruption notice.
+/// How long the folder must be unchanged. Writers with longer pauses inside a checkpoint should
+/// mark it. Shorter cuts slow writers in half. Longer uses up the time of an interruption notice.
 pub(crate) const QUIET: Duration = Duration::from_secs(2);
 
-/// When something began, and the step that had been told by then.
+/// When something began, and the step reported by then.
 pub(crate) type Begun = (Duration, Option<f64>);
 
 /// How something changed.
@@ -17,9 +17,9 @@ pub(crate) struct Motion {
     /// The last change, and the first since it rested.
     pub changed: Duration,
     pub begun: Duration,
-    /// Until when it was last at rest.
+    /// The end of its last rest.
     rested: Duration,
-    /// The step when it began: the work may go on while it is written.
+    /// The step when it began: training may continue during the write.
     pub step: Option<f64>,
     /// Whether it ever changed.
     ever: bool,
@@ -30,8 +30,8 @@ impl Motion {
         Motion { changed: now, begun: now, rested: now, step, ever: true }
     }
 
-    /// `looked`: the look before this one, up to which a rest is known. `not_before`: when what moves now can have begun at
-    /// the earliest, where something beside a rest tells it.
+    /// `looked`: the previous look, up to which a rest is known. `not_before`: the earliest start
+    /// of the present change, if known from elsewhere.
     pub(crate) fn moved(&mut self, (now, step): Begun, looked: Duration, not_before: Option<Begun>) {
         if self.rests(looked) {
             (self.begun, self.rested, self.step) = (now, now, step);
@@ -77,7 +77,7 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    /// Seed 33001763 of 24 h of the false world: the agent hung, and the save of step 20 was called by the step that came after it.
+    /// Seed 33001763 of 24 h: the agent hung, and the save of step 20 got a later step.
     #[test]
     fn a_save_that_nobody_saw_begin_is_not_called_by_a_later_step() {
         let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
@@ -88,8 +88,8 @@ mod tests {
         assert_eq!(watch.complete(at(25), true, false).map(|ripe| ripe.step), Some(Some(20.0)));
     }
 
-    /// Seed 1116 of the false world: the disk was full, the script took its half save away again, and the one before it was called by
-    /// the step of that.
+    /// Seed 1116 of the simulation: the disk was full and the script deleted its half save. The
+    /// previous save then got the deleted one's step.
     #[test]
     fn a_save_that_was_taken_away_again_leaves_no_step() {
         let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });

@@ -1,13 +1,13 @@
-//! The save that the workload was asked for last: one at a time.
+//! The newest save request to the workload: one at a time.
 //!
-//! A handler that is entered a second time writes into the file that it is writing. So while one is under way nobody asks again: its
-//! answer counts for whoever would have asked. What must never live here: the signal, the upload.
+//! A signal handler that runs twice at once would write into the same file. So the agent sends no second
+//! request during a save: the first result counts for both. Not here: the signal, the upload.
 
 use tokio::sync::watch;
 
 use super::handle::Saved;
 
-/// What came of it is written by the task that waits for it; a save that another took the place of has nobody who hears.
+/// The waiting task writes the result. A replaced save has no receiver.
 #[derive(Default)]
 pub(crate) struct Saving(Option<watch::Receiver<Option<Saved>>>);
 
@@ -18,7 +18,7 @@ impl Saving {
         answer
     }
 
-    /// It was asked, and what comes of it is not known yet.
+    /// It was asked, and the result is not known yet.
     pub(crate) fn is_under_way(&self) -> bool {
         self.0.as_ref().is_some_and(|heard| heard.borrow().is_none() && heard.has_changed().is_ok())
     }
@@ -27,12 +27,12 @@ impl Saving {
         self.0.as_ref()?.borrow().clone()
     }
 
-    /// What will come of one that is under way; `None`: nothing is.
+    /// Receives the result of a save that is in progress. `None`: there is none.
     pub(crate) fn heard(&self) -> Option<watch::Receiver<Option<Saved>>> {
         self.0.clone().filter(|_| self.is_under_way())
     }
 
-    /// Another takes its place, or whoever was asked is gone: its answer says nothing any more.
+    /// Another request replaces it, or the workload is gone: its result no longer counts.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
     }

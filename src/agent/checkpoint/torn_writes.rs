@@ -1,11 +1,11 @@
-//! What a process that was killed may have left half, and how long that is doubted.
+//! Files that a killed process may have left incomplete, and how long they are doubted.
 //!
 //! ```text
-//!   killed while it wrote ──> the files that were not whole then ──rewritten, gone, a mark, as much written since──> trusted
+//!   killed while writing ──> files not complete then ──rewritten, deleted, marked, or as much written since──> trusted
 //! ```
-//! A process that starts again leaves the folder alone for minutes, and what lies there has then rested for long: rest says nothing
-//! of it. Its sums are right, so a checkpoint of it would be taken for the newest whole one for ever. What must never live here:
-//! what is complete (that is [`super::completeness`]).
+//! A restarted process may leave the folder alone for minutes, so a rest proves nothing about the old
+//! files. Their checksums would match, so an incomplete checkpoint would stay the newest for ever.
+//! Not here: what is complete (that is [`super::completeness`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,24 +17,25 @@ use crate::ports::FileStamp;
 
 #[derive(Debug)]
 pub(crate) struct Doubt {
-    /// When the process ended; `None` where nobody saw it.
+    /// When the process ended. `None`: unseen.
     pub ended: Option<Duration>,
-    /// What may be half, and how much the next save writes in its place at least.
+    /// Files that may be incomplete, with the least that the next save writes in their place.
     files: BTreeMap<String, (FileStamp, u64)>,
-    /// Bytes that were written since.
+    /// Bytes written since.
     written: u64,
-    /// What was whole beside it.
+    /// The complete files beside them.
     whole: Option<Ripe>,
 }
 
 impl Doubt {
-    /// Of all that is not kept, but for what was `whole` at the end. `None`: there is nothing to doubt.
+    /// Doubts all files that are not kept, except those `whole` at the end. `None`: there is no
+    /// such file.
     pub(crate) fn of(seen: &Picture, kept: &Picture, ended: Option<Duration>, whole: Option<Ripe>) -> Option<Doubt> {
         let (kept, trusted) = (stamps(kept), whole.as_ref().map(|whole| stamps(&whole.picture)).unwrap_or_default());
         let files: BTreeMap<String, (FileStamp, u64)> = without_logs(seen)
             .filter(|file| !is_in(&kept, file) && !is_in(&trusted, file))
             .map(|file| {
-                // One that was just opened is empty.
+                // A file that was just opened is empty.
                 let before = kept.get(file.path.as_str()).map_or(0, |kept| kept.bytes);
                 (file.path.clone(), (file.stamp, file.stamp.bytes.max(before)))
             })
@@ -42,7 +43,7 @@ impl Doubt {
         (!files.is_empty()).then_some(Doubt { ended, files, written: 0, whole })
     }
 
-    /// What an agent before this one doubted; `None`: nothing.
+    /// Restores the doubt of an earlier agent. `None`: it had none.
     pub(crate) fn again(files: Vec<(String, FileStamp, u64)>) -> Option<Doubt> {
         let files: BTreeMap<String, (FileStamp, u64)> = files.into_iter().map(|(path, stamp, bytes)| (path, (stamp, bytes))).collect();
         (!files.is_empty()).then_some(Doubt { ended: None, files, written: 0, whole: None })
@@ -57,8 +58,8 @@ impl Doubt {
         self.written > 0
     }
 
-    /// A file that has changed is doubted no more: whoever writes it lives. What a dead process left under a name of its own is never
-    /// touched again, and is doubted until as much was written beside it.
+    /// A file that changes is trusted again: its writer runs. A file under a unique name never
+    /// changes again, so it is doubted until as many bytes were written beside it.
     pub(crate) fn observe(&mut self, before: &Picture, after: &Picture) {
         let (was, is) = (stamps(before), stamps(after));
         for file in without_logs(after) {
@@ -76,7 +77,7 @@ impl Doubt {
         self.written < self.files.values().map(|(_, bytes)| *bytes).sum::<u64>().max(u64::from(!self.files.is_empty()))
     }
 
-    /// What is complete although the rest is in doubt.
+    /// The complete files, although others are in doubt.
     pub(crate) fn whole(&self, seen: &Picture, kept: &Picture, places: &Places) -> Option<&Ripe> {
         self.whole.as_ref().filter(|whole| stands(&whole.picture, seen, places) && !same_but_logs(&whole.picture, kept))
     }
@@ -107,7 +108,7 @@ mod tests {
         watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
     }
 
-    /// A save of three of eight is under way at 100 s when the process is killed, and it is started again.
+    /// The process is killed at 100 s, after three of eight bytes of a save, and is started again.
     fn killed_in_a_save(files: &[(&str, u64, i64)]) -> FolderWatch {
         let mut watch = FolderWatch::new(tree(&[("model.pt", 8, 1)]), Before::default());
         watch.observe(tree(&[("model.pt", 8, 1)]), at(1), Signs::default());
@@ -118,7 +119,7 @@ mod tests {
         watch
     }
 
-    /// What is said from then on.
+    /// The signs from then on.
     const AFTER: Signs = Signs {
         killed: Some(Duration::from_secs(101)),
         marks: 0,
@@ -140,7 +141,7 @@ mod tests {
             watch.observe(tree(&half), at(secs), AFTER);
             assert_eq!(complete(&watch, secs), None, "{secs}");
         }
-        // Its start writes something small, and a log.
+        // Its start writes a small file and a log.
         let beside = [("args.json", 1, 150), ("model.pt", 3, 100), ("train.log", 90, 150)];
         watch.observe(tree(&beside), at(2001), AFTER);
         watch.observe(tree(&beside), at(2100), AFTER);
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(complete(&watch, 2211), Some(tree(&whole)));
     }
 
-    /// The next process may be started before anybody has looked.
+    /// The next process may start before the agent looks.
     #[test]
     fn a_killing_between_two_looks_is_not_missed() {
         let half = [("model.pt", 3, 100)];
@@ -219,7 +220,8 @@ mod tests {
         assert_eq!(complete(&watch, 901), None);
     }
 
-    /// The agent died after it had started the work again: the next one finds a process that runs, and half a save of the one before.
+    /// The agent crashed after it had restarted the workload. The next agent finds a running
+    /// process, and half a save of the previous one.
     #[test]
     fn an_agent_that_was_started_anew_doubts_what_the_one_before_it_doubted() {
         let (whole, half) = (tree(&[("step-1.pt", 8, 1)]), [("step-1.pt", 8, 1), ("step-2.pt", 3, 100)]);
@@ -237,7 +239,7 @@ mod tests {
         assert!(!again.is_in_doubt());
     }
 
-    /// A reboot: the process is gone, and nobody has seen how.
+    /// A reboot: the process ended unseen.
     #[test]
     fn what_an_agent_finds_of_a_process_that_is_gone_may_be_half_unless_it_was_replaced_whole() {
         let kept = tree(&[("model.pt", 8, 1)]);

@@ -1,14 +1,15 @@
-//! Which parts of a checkpoint folder are whole, each judged by itself.
+//! Decides which parts of a checkpoint folder are complete, each by itself.
 //!
 //! ```text
-//!   nothing of it is open for writing, and
-//!     it has what the checkpoint before it had                        -> whole at once, or after 2 s where nobody can tell what is open
-//!     nothing like it was seen before: training went on, or 10 s      -> whole
-//!     it lacks something: the next was begun, or 30 s                 -> whole
-//!   its writer died before that                                       -> never by waiting
+//!   no file of it is open for writing, and
+//!     it has every name that the previous checkpoint had           -> complete at once, or after 2 s if open files are unknown
+//!     it is the first of its kind: training went on, or 10 s       -> complete
+//!     it lacks a name: the next was begun, or 30 s                 -> complete
+//!   its writer was killed before that                              -> never by waiting
 //! ```
-//! Scripts pause inside a save: the weights are there, and the optimizer follows seconds later. So a rest alone proves little, and what
-//! the save before held proves much. What must never live here: marks (that is [`super::declared`]), the file system.
+//! Scripts pause inside a save: the optimizer may follow seconds after the weights. So a rest proves
+//! little, and a comparison with the previous save proves much. Not here: marks (that is
+//! [`super::declared`]), the file system.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -21,28 +22,30 @@ use super::folder_diff::{by_part, inside_parts, kinds_inside, latest, replaced, 
 use super::rotation::{Begun, Motion, QUIET};
 use crate::ports::{FileStamp, TreeFile};
 
-/// The first checkpoint of its kind must rest for so long, unless the training goes on sooner. Shorter keeps half of a save whose writer
-/// pauses (seconds between weights and optimizer are common); longer costs a machine that dies young its first save.
+/// The first checkpoint of its kind must rest this long, unless training goes on sooner. Shorter
+/// keeps half a save (seconds between weights and optimizer are common). Longer may lose the first
+/// save of a machine that is interrupted early.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// A common file that has not rested for so long is always being written (a database): it is left out, and the rest is judged without.
-/// Sooner, and an optimizer that takes a minute would be left out of its own checkpoint.
+/// A common file that changes for this long without a rest (a database) is left out, and the rest
+/// is judged without it. Sooner would leave out an optimizer that takes a minute.
 const LEFT_OUT_AFTER: Duration = Duration::from_secs(2 * 60);
 
-/// A part that lost its files is remembered so long, for a writer that deletes and writes anew.
+/// A part without files is remembered this long, for a writer that deletes and writes again.
 const GONE_FOR: Duration = Duration::from_secs(30);
 
-/// After so long without a change, the step that is told is one of training again: lines are read a second late.
+/// After this long without a change, a reported step is from training: lines are read a second
+/// late.
 const STEP_AFTER: Duration = Duration::from_millis(1500);
 
-/// What is known beside the folder when it is looked at.
+/// What else is known when the folder is looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside<'a> {
-    /// What the workload holds open for writing, by path; `None`: nobody can tell.
+    /// The files that the workload has open for writing. `None`: unknown.
     pub open: Option<&'a BTreeSet<String>>,
     /// The newest step from any source.
     pub step: Option<f64>,
-    /// The step at the look before: a save that began since then holds it.
+    /// The step at the previous look: a save that began since then holds it.
     pub earlier: Option<f64>,
     /// Which start of the workload this is.
     pub life: u64,
@@ -55,13 +58,13 @@ type Newest = HashMap<String, HashMap<u64, Duration>>;
 pub(crate) struct Units {
     pub places: Places,
     parts: BTreeMap<Part, Unit>,
-    /// What whole numbered parts held, by their folder: newest last, one for each kind.
+    /// The names in complete numbered parts, by folder: newest last, one entry for each kind.
     kinds: BTreeMap<String, Vec<Held>>,
-    /// Common files, each by itself: whether it is always being written.
+    /// How each common file changes: whether it is always being written.
     files: HashMap<String, Motion>,
-    /// Files that only grow, or stay open, and what was begun meanwhile.
+    /// Files that only grow or stay open, and the saves that began meanwhile.
     growing: HashMap<String, Growing>,
-    /// When the newest save was begun: what is written since belongs to none before it.
+    /// When the newest save began: later writes do not belong to older saves.
     pub newest_begun: Option<Begun>,
     life: u64,
     is_open_known: bool,
@@ -73,50 +76,51 @@ struct Unit {
     /// Its files now, without logs, and the newest of them.
     held: Held,
     newest: Option<String>,
-    /// What was written since it was last whole, by path.
+    /// The files written since it was last complete.
     written: BTreeSet<String>,
-    /// The number that came last while it was written, and when; and whether such a one was written on while the next save of this began.
+    /// The newest number that appeared during its write, and when. `is_apart`: such a number was
+    /// still being written when the next save of this part began.
     ended_by: Option<(Part, Duration)>,
     is_apart: bool,
-    /// What the save before wrote, where the same names are written again.
+    /// What the previous save wrote, if the same names are written again.
     expected: Option<Held>,
     there: bool,
     open: bool,
-    /// It was whole once.
+    /// It was complete before.
     was_whole: bool,
-    /// Files of it are being taken away.
+    /// Its files are being deleted.
     is_leaving: bool,
-    /// Its last change put one whole file in the place of another, and it has no other.
+    /// Its last change replaced its only file by rename.
     is_replaced: bool,
     /// The start of the workload that wrote it.
     life: u64,
-    /// The step shortly after its last change, and whether a newer one was told since.
+    /// The step shortly after its last change, and whether a newer one was reported since.
     step_then: Option<f64>,
     has_stepped: bool,
 }
 
 #[derive(Debug, Default)]
 struct Growing {
-    /// What was begun since it began to grow, each once; and how often one of that was begun again.
+    /// What began since it began to grow, each once, and how often one of these began again.
     begun: BTreeSet<String>,
     rounds: u32,
     is_log: bool,
 }
 
-/// What is complete of a folder.
+/// The complete files of a folder.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub files: Vec<TreeFile>,
-    /// How the newest of it was written.
+    /// How the newest of them was written.
     pub motion: Motion,
-    /// A common file that is always being written is missing: one of them.
+    /// A common file that is always being written and therefore missing; one of possibly several.
     pub left_out: Option<String>,
-    /// Nothing but logs is missing.
+    /// Only logs are missing.
     pub is_all: bool,
 }
 
 impl Units {
-    /// What is known to be whole: the newest manifest.
+    /// Starts from the newest manifest, which is complete.
     pub(crate) fn of_kept(kept: &Picture) -> Self {
         let mut units = Units::default();
         let places = Places::default();
@@ -129,7 +133,7 @@ impl Units {
         units
     }
 
-    /// `looked`, `now`: the look before, and this one. `kept`: what is whole already.
+    /// `looked`, `now`: the previous look, and this one. `kept`: the files already kept.
     pub(crate) fn observe(
         &mut self,
         (before, after): (&Picture, &Picture),
@@ -138,7 +142,7 @@ impl Units {
         step: Option<f64>,
         beside: Beside<'_>,
     ) {
-        // A folder may hold 200,000 files, and at most looks nothing has changed.
+        // Usually nothing has changed, and a folder may hold 200,000 files.
         if before != after {
             let was = stamps(before);
             self.find_places((before, after), &was, looked);
@@ -152,7 +156,7 @@ impl Units {
         self.settle(now);
     }
 
-    /// What is whole by now shows what the next must hold.
+    /// Parts that are complete by now show which names the next must have.
     fn settle(&mut self, now: Duration) {
         let newest = self.newest();
         let is_new =
@@ -168,7 +172,8 @@ impl Units {
         }
     }
 
-    /// Which numbered folders are no checkpoint, and which files are no series, by what has changed.
+    /// Finds numbered folders that are not checkpoints, and files that are not a series, from the
+    /// changes.
     fn find_places(&mut self, (before, after): (&Picture, &Picture), was: &HashMap<&str, FileStamp>, looked: Duration) {
         let places = self.places.clone();
         let partition = Partition::new(before.iter().chain(after.iter()).map(|file| file.path.as_str()), &places);
@@ -182,7 +187,8 @@ impl Units {
             let (folder, name) = split(&file.path);
             let is_rewritten = was.contains_key(file.path.as_str());
             if folder == parent {
-                // Where a later one is there, none of this kind is a checkpoint of its own.
+                // An older number was rewritten although a later one exists: this kind is not a
+                // series of checkpoints.
                 if is_rewritten
                     && let Some((shape, numbers)) = numbered(name)
                     && latest.get(&join(parent, &shape)).is_some_and(|latest| *latest > numbers)
@@ -206,12 +212,12 @@ impl Units {
         self.places = found;
     }
 
-    /// Whether nothing of a part was being written at the look before.
+    /// Whether no file of a part was being written at the previous look.
     fn rested(&self, part: &Part, looked: Duration) -> bool {
         self.parts.get(part).is_none_or(|unit| unit.motion.rests(looked) || self.is_open_known && !unit.open && unit.motion.changed < looked)
     }
 
-    /// Files that only grow, or stay open, from one save to the next but one are logs by what they do.
+    /// A file that only grows, or stays open, over two saves is a log.
     fn grow(
         &mut self,
         (before, after): (&Picture, &Picture),
@@ -219,7 +225,7 @@ impl Units {
         open: Option<&BTreeSet<String>>,
     ) {
         let old: HashSet<Part> = before.iter().map(|file| partition.part_of(&file.path)).collect();
-        // What shows that a save has begun: a name that is written again, or a number that is new.
+        // Signs that a save has begun: a name that is rewritten, or a new number.
         let mut begun: BTreeSet<String> = BTreeSet::new();
         for file in after.iter().filter(|file| !is_log(&file.path)) {
             let stamp = was.get(file.path.as_str());
@@ -246,7 +252,7 @@ impl Units {
                 (growing.rounds, growing.begun) = (growing.rounds + 1, begun.clone());
             }
         }
-        // Pictures are in order of their paths: what is gone is forgotten.
+        // Pictures are ordered by path. Deleted files are forgotten.
         if before.len() > after.len() {
             self.growing.retain(|path, _| after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok());
         }
@@ -284,7 +290,8 @@ impl Units {
         self.find_end(new.keys().rfind(|part| **part != Part::Common && !old.contains_key(*part)), whole.contains(&Part::Common), now);
     }
 
-    /// A number that comes while the common files are written is of the same save, unless the two are seen to go their own ways.
+    /// A number that appears during the write of the common files belongs to their save, unless the
+    /// two are seen to be independent.
     fn find_end(&mut self, came: Option<&Part>, was_whole: bool, now: Duration) {
         let Some(common) = self.parts.get(&Part::Common) else { return };
         let (begun, is_moving) = (common.motion.begun, !was_whole && !common.written.is_empty() && !common.motion.restless(now, FIRST));
@@ -300,7 +307,7 @@ impl Units {
         }
     }
 
-    /// What was one part is several now that a number has come, or that a folder is known as a place.
+    /// Splits a part after a number appeared, or after a folder turned out to be a place.
     fn divide(&mut self, old: &BTreeMap<Part, Vec<&TreeFile>>, partition: &Partition<'_>, whole: &BTreeSet<Part>) {
         let mut came = Vec::new();
         let written: LazyCell<HashMap<&str, &Part>, _> =
@@ -345,7 +352,8 @@ impl Units {
         (step, beside): (Option<f64>, Beside<'_>),
     ) {
         let is_known = self.parts.contains_key(part);
-        // Never seen to change: it was whole if the newest manifest holds it, or it was there at the first look.
+        // Never seen to change: it was complete if the newest manifest holds it, or it was there at
+        // the first look.
         let is_kept = !is_known && !had.is_empty() && had.iter().all(|file| kept.get(file.path.as_str()) == Some(&file.stamp));
         if (was_whole || is_kept)
             && let Part::Numbered { parent, .. } = part
@@ -360,7 +368,8 @@ impl Units {
         let had_names: BTreeSet<&str> = had.iter().map(|file| file.path.as_str()).collect();
         let is_again = changed.iter().any(|file| unit.written.contains(&file.path));
         let rested = unit.motion.rests(looked) || beside.open.is_some() && !unit.open;
-        // The same name once more after a rest: another save has begun, and the one before had all that it has.
+        // A rewrite of the same name after a rest begins another save. The previous save had all
+        // its files.
         let is_another = is_again && rested && !changed.is_empty() && *part == Part::Common;
         if was_whole || is_kept || is_another {
             unit.was_whole |= was_whole || is_kept;
@@ -380,7 +389,7 @@ impl Units {
             (unit.life, unit.step_then, unit.has_stepped) = (beside.life, None, false);
         }
         if *part == Part::Common {
-            // With numbered ones beside them, common files say nothing of when the newest of all began.
+            // With numbered parts beside them, common files do not tell when the newest save began.
             self.newest_begun = begun.filter(|_| is_alone).or(newest_begun);
             for file in changed {
                 let new = || Motion::new((now, step));
@@ -391,7 +400,8 @@ impl Units {
         }
     }
 
-    /// Whether a number appeared of a kind that had begun another before: what is written since is of no save before it.
+    /// Whether a new number appeared of a kind with an unfinished older one: later writes belong to
+    /// the new save.
     fn begins_another(&self, new: &BTreeMap<Part, Vec<&TreeFile>>, old: &BTreeMap<Part, Vec<&TreeFile>>) -> bool {
         let kind = |files: &[&TreeFile]| -> BTreeSet<String> { files.iter().map(|file| shape_of(&file.path)).collect() };
         let moving = |part: &Part| self.parts.get(part).is_some_and(|unit| !unit.was_whole);
@@ -400,7 +410,7 @@ impl Units {
         new.iter().filter(|(part, _)| fresh(part)).any(|(_, files)| !kind(files).is_disjoint(&known))
     }
 
-    /// What of each part is open, and whether the training goes on after it.
+    /// Records which parts have open files, and whether training went on after each.
     fn look_beside(&mut self, after: &Picture, now: Duration, beside: Beside<'_>) {
         self.is_open_known = beside.open.is_some();
         if let Some(open) = beside.open {
@@ -422,7 +432,7 @@ impl Units {
         kinds.push(held);
     }
 
-    /// When the newest numbered part below each folder was begun, for each start of the workload.
+    /// When the newest numbered part below each folder began, for each start of the workload.
     fn newest(&self) -> Newest {
         let mut newest = Newest::default();
         for (part, unit) in &self.parts {
@@ -438,9 +448,9 @@ impl Units {
 
     fn is_whole(&self, part: &Part, unit: &Unit, at: Duration, newest: &Newest) -> bool {
         let rest = at.saturating_sub(unit.motion.changed);
-        // What was written by a start that is over waits for nothing: nobody finishes it.
+        // Waiting is useless for files of an earlier start: its process cannot finish them.
         let is_alive = unit.life == self.life;
-        // A checkpoint that loses files is being cleared away. Common files are what is left of them.
+        // A checkpoint that loses files is being deleted. Common files are what remains.
         let is_leaving = unit.is_leaving && (*part != Part::Common || rest < QUIET);
         if unit.open || !unit.there || is_leaving {
             return false;
@@ -469,7 +479,7 @@ impl Units {
         }
     }
 
-    /// What of a picture is complete, judged at `until`: now, or when the workload ended.
+    /// The complete files of a picture, judged at `until`: now, or when the workload ended.
     pub(crate) fn snapshot(&self, picture: &Picture, until: Duration, with_logs: bool, end: End) -> Option<Snapshot> {
         let has_ended = end == End::InOrder;
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
@@ -498,7 +508,8 @@ impl Units {
             let unit = self.parts.get(part)?;
             let rest = until.saturating_sub(unit.motion.changed);
             let waits = !has_ended && unit.life == self.life && rest < RESTLESS && !unit.is_leaving;
-            // It was whole and is written again, or a pointer may name it, or it ends the save of the common files.
+            // It was complete and is rewritten, or a pointer may name it, or it ends the save of
+            // the common files.
             let is_named = common_changed.is_some_and(|changed| changed >= unit.motion.changed);
             let ends_common = || self.parts.get(&Part::Common).is_some_and(|common| common.ended_by.as_ref().is_some_and(|(last, _)| last == part));
             if waits && (unit.was_whole || is_named || ends_common()) {
@@ -523,31 +534,31 @@ impl Units {
         Some(Snapshot { files, motion, left_out, is_all })
     }
 
-    /// Whether a common file is among those that are always being written, one or the other of them.
+    /// Whether a common file is among those that are always being written.
     fn is_left_out(&self, path: &str, at: Duration) -> bool {
         let together = self.parts.get(&Part::Common).map(|unit| unit.motion).filter(|motion| motion.restless(at, LEFT_OUT_AFTER));
         let is_among = |motion: &Motion| together.is_some_and(|together| motion.changed >= together.moving_since());
         self.files.get(path).is_some_and(is_among)
     }
 
-    /// Whether a common file says nothing of the saves: it only grows, or is held open from one save to the next.
+    /// Whether a common file tells nothing about saves: it only grows, or stays open over saves.
     fn is_noisy(&self, path: &str) -> bool {
         is_growing(&self.growing, path)
     }
 
-    /// After an end in order: whole, unless it lacks what the one before it had.
+    /// After a clean exit it is complete, unless it lacks a name that the previous one had.
     fn may_be_whole(&self, part: &Part, unit: &Unit) -> bool {
         let Part::Numbered { parent, .. } = part else { return true };
         let kind = self.kinds.get(parent).and_then(|kinds| kinds.iter().rev().find(|kind| kind.shares(&unit.held)));
         !unit.is_leaving && kind.is_none_or(|kind| unit.held.has_all_of(kind, |_| false))
     }
 
-    /// The step at which what a file belongs to began to be written, where that was seen.
+    /// The step at which the writing of a file's part began, if that was seen.
     pub(crate) fn step_of(&self, path: &str, partition: &Partition<'_>) -> Option<f64> {
         self.parts.get(&partition.part_of(path))?.motion.step
     }
 
-    /// Whether a file, or what it belongs to, has been written on for so long without a rest.
+    /// Whether a file or its part has been changing this long without a rest.
     pub(crate) fn is_restless(&self, path: &str, partition: &Partition<'_>, at: Duration, time: Duration) -> bool {
         if is_growing(&self.growing, path) {
             return true;
@@ -558,7 +569,7 @@ impl Units {
         }
     }
 
-    /// Whether there are parts of which the older ones will be kept one day.
+    /// Whether there are numbered parts, whose older ones will be kept eventually.
     pub(crate) fn has_numbered(&self, picture: &Picture) -> bool {
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
         picture.iter().any(|file| partition.part_of(&file.path) != Part::Common)
@@ -585,7 +596,7 @@ impl Unit {
     }
 }
 
-/// No save writes on while the next two begin.
+/// No file of a save is still growing while the next two begin.
 fn is_growing(growing: &HashMap<String, Growing>, path: &str) -> bool {
     growing.get(path).is_some_and(|growing| growing.is_log)
 }
@@ -604,7 +615,7 @@ mod tests {
         open: BTreeSet<String>,
         watch: FolderWatch,
         now: u64,
-        /// Whether the kernel says what is open.
+        /// Whether the kernel tells which files are open.
         is_open_known: bool,
         signs: Signs,
         clock: i64,
@@ -659,7 +670,7 @@ mod tests {
             }
         }
 
-        /// What is complete now, and not kept yet; it is kept then.
+        /// What is complete now and not kept yet; keeps it.
         fn kept(&mut self) -> Vec<String> {
             let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else { return Vec::new() };
             self.watch.keep(Arc::clone(&ripe.picture));

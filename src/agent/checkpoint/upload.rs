@@ -1,8 +1,8 @@
 //! One try to upload a picture of the checkpoint folder: files first, manifest last.
 //!
-//! A file counts only if it looks the same before and after it was read; what belongs together only if it looks the same
-//! before and after all of it. Otherwise the try is torn: its number is spent, no manifest is written, and whatever was read whole
-//! is remembered so that the next try need not send it again.
+//! A file counts only if it is the same before and after it was read. Files that belong together count only
+//! if all are the same before and after the try. Otherwise the try is torn: its number is used up and no
+//! manifest is written. Files that were read completely are remembered and not sent again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -26,55 +26,58 @@ use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FI
 use crate::jobdir::{JobDirError, layout, unless_damaged};
 use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, StoreError, Tree, TreeFile, TreeLink};
 
-/// Files on their way at once. One leaves a fast line idle between two files; checkpoints are few large files, whose parts the
-/// store sends side by side in bounded memory, so that more files at once gain nothing.
+/// Parallel uploads. With one, a fast line idles between two files. More gain nothing: checkpoints
+/// are few large files, whose parts the store already sends in parallel in bounded memory.
 const FILES_IN_FLIGHT: usize = 4;
 
-/// Small files at once: they wait for the store and the disk, and not for the line. All of them hold 2 MiB of memory at most.
+/// Parallel uploads of small files, which wait for the store and the disk rather than the line.
+/// Together they use at most 2 MiB of memory.
 const SMALL_IN_FLIGHT: usize = 32;
 const SMALL_BYTES: u64 = 64 * 1024;
 
-/// The least time that one file may take, and the slowest line that is still worth waiting for. A try that hangs longer
-/// is begun anew.
+/// The least time allowed for one file, and the slowest acceptable speed. A try that takes longer
+/// is restarted.
 const FILE_SECS_MIN: u64 = 60;
 const BYTES_PER_SEC_MIN: u64 = 1024 * 1024;
 
-/// Numbers that are looked at for one that is complete and not remembered: more torn tries in a row are of a folder that never rests.
+/// How many numbers are checked for an unknown complete checkpoint. More torn tries in a row come
+/// from a folder that never rests.
 const UNKNOWN_MAX: usize = 16;
 
-/// Files of one checkpoint folder (docs/environment.md). Fewer, and a data set of shards beside the saves ends all saving; each costs a
-/// few hundred bytes of the agent's memory, and a look takes a share of the time at most.
+/// Most files of one checkpoint folder (docs/environment.md). With fewer, a sharded data set beside
+/// the saves would stop all saving. Each file costs a few hundred bytes of memory, and the time of
+/// a look is bounded.
 pub(crate) const FILES_MAX: usize = 200_000;
 
-/// The checkpoint folder, and how to look at it without holding up the loop.
+/// The checkpoint folder, and how to look at it without blocking the loop.
 #[derive(Clone)]
 pub(crate) struct Folder {
     files: Arc<dyn Files>,
     pub path: Arc<Path>,
-    /// The newest look of all. Each takes a thread for as long as the folder does not answer, and there are few: whoever wants another
+    /// The newest look. A look at a hung folder occupies a thread, and there are few: the next look
     /// waits for the one before it.
     newest: Arc<Mutex<Option<Shares>>>,
 }
 
-/// A look that whoever waits for it keeps going.
+/// A look that all its waiters drive.
 type Shares = Shared<BoxFuture<'static, ()>>;
 
 /// How a look began.
 enum Begun {
-    /// And was over.
+    /// It is already over.
     Over(io::Result<Tree>),
-    /// It leaves what it sees.
+    /// It stores its result here.
     Ours(Shares, Arc<Mutex<Option<io::Result<Tree>>>>),
-    /// Another is under way.
+    /// Another is in progress.
     Before(Shares),
 }
 
 /// What was seen.
 pub(crate) struct Look {
     pub picture: Picture,
-    /// What of it can never be part of a checkpoint.
+    /// Entries that can never be part of a checkpoint.
     pub skipped: Vec<String>,
-    /// Where its links to folders lead.
+    /// The targets of its links to folders.
     pub links: Vec<CheckpointLink>,
 }
 
@@ -83,7 +86,7 @@ impl Folder {
         Folder { files, path: path.into(), newest: Arc::default() }
     }
 
-    /// As long as the folder takes: who cannot wait for ever limits it.
+    /// Takes as long as the folder does: the caller may set a limit.
     pub(crate) async fn look(&self) -> io::Result<Look> {
         loop {
             match std::future::poll_fn(|context| Poll::Ready(self.begin(context))).await {
@@ -98,7 +101,7 @@ impl Folder {
         }
     }
 
-    /// The look that is under way, or else a new one. What is seen at once has nothing to share.
+    /// The look in progress, or else a new one. A look that ends at once is not shared.
     fn begin(&self, context: &mut Context<'_>) -> Begun {
         let mut newest = self.newest.lock().expect("never held over a panic");
         if let Some(look) = newest.as_ref().filter(|look| look.peek().is_none()) {
@@ -116,7 +119,7 @@ impl Folder {
         Begun::Ours(look, seen)
     }
 
-    /// For small folders, or when nobody waits.
+    /// For small folders, or when no caller waits.
     pub(crate) fn look_now(&self) -> io::Result<Look> {
         looked(self.files.walk(&self.path, FILES_MAX)?)
     }
@@ -138,7 +141,7 @@ fn looked(mut tree: Tree) -> io::Result<Look> {
     Ok(Look { picture: picture(tree), skipped, links })
 }
 
-/// What makes a file the same file with the same content, whatever its name.
+/// Identifies a file with its content, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
     inode: u64,
@@ -146,17 +149,17 @@ pub(crate) struct Identity {
     modified_nanos: i64,
 }
 
-/// Where the content of a file is kept already.
+/// Where the content of a file is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Stored {
     key: String,
     sha256: String,
-    /// Where it is not what the file had: a log that grew.
+    /// The stored size, if it differs from the file's: a log that grew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
 }
 
-/// Content of this machine's files that is in the store.
+/// The content of this machine's files that is in the store.
 #[derive(Debug, Default)]
 pub(crate) struct Contents(Mutex<HashMap<Identity, Stored>>);
 
@@ -168,7 +171,7 @@ pub(crate) enum Torn {
     Folder,
     #[error("the checkpoint number was taken by somebody else")]
     Number,
-    /// By an agent before this one, which had no room to note it down.
+    /// An earlier agent sent it but had no disk space to note it.
     #[error("the job directory holds all of it already, in a newer checkpoint")]
     Known,
     /// None of its files can ever be sent.
@@ -176,7 +179,7 @@ pub(crate) enum Torn {
     Unfit(LeftOut),
 }
 
-/// The files that no try can send, by their paths, each with the reason.
+/// The files that no try can send, each with the reason.
 pub(crate) type LeftOut = BTreeMap<String, String>;
 
 /// The result of one try.
@@ -185,7 +188,7 @@ pub(crate) struct Sent {
     pub left_out: LeftOut,
 }
 
-/// All that one try needs; owned, so that a try can be dropped at any moment.
+/// All that one try needs. Owned, so that a try can be dropped at any moment.
 pub(crate) struct Try {
     pub outbox: Outbox,
     pub folder: Folder,
@@ -195,15 +198,15 @@ pub(crate) struct Try {
     pub links: Vec<CheckpointLink>,
     pub contents: Arc<Contents>,
     pub pace: Arc<Pace>,
-    /// Everything of the manifest but its files.
+    /// The manifest without its files.
     pub manifest: Manifest,
-    /// The workload has never told a step: what its files say of it counts.
+    /// The workload has never reported a step: the step from its files counts.
     pub is_silent: bool,
-    /// A complete one of this attempt that this agent has not made and does not remember.
+    /// A complete checkpoint of this attempt that this agent does not know.
     pub unknown: Option<Arc<Manifest>>,
-    /// Bytes that have been sent, for the sentence when time runs out.
+    /// Bytes sent, for the message when time runs out.
     pub sent: Arc<AtomicU64>,
-    /// What a person should know, when tries keep failing.
+    /// A message for people when tries keep failing.
     pub trouble: Arc<Mutex<Option<String>>>,
     /// Files that can never be sent, with the reason. The rest is sent.
     pub unfit: Mutex<HashMap<Identity, String>>,
@@ -213,24 +216,23 @@ pub(crate) struct Try {
 enum Hold {
     /// This one changed meanwhile.
     Torn(String),
-    /// No file system beside ours does that: they are sent from where they are.
+    /// No file system supports it: files are sent from their own place.
     Impossible,
 }
 
-/// Where files are held while they are uploaded.
+/// Where files are held during the upload.
 pub(crate) fn stages(outbox: &Outbox, folder: &Path) -> [PathBuf; 2] {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     [outbox.state.join("staged"), folder.with_file_name(format!(".{name}.lamp-staged"))]
 }
 
-/// Failures of one file in a row before a person is told: one or two are the weather.
+/// Failures of one file in a row before people are told. One or two are usual.
 const FAILURES_TOLD: u32 = 3;
 
 impl Try {
-    /// Sends what is not there yet, then the manifest.
-    ///
-    /// What can be held is held first: then rotation and the next save tear nothing, and only a file that joins it later shows that it
-    /// was not whole.
+    /// Sends the new files, then the manifest. Files are held first where possible: then rotation
+    /// and the next save tear nothing. Only a file that joins later still shows that the picture
+    /// was not complete.
     pub(crate) async fn run(mut self) -> Result<Sent, Torn> {
         let begun = self.outbox.clock.mono();
         let held = self.hold().await;
@@ -279,7 +281,7 @@ impl Try {
         if created == Some(Created::New) { Ok(Sent { manifest: self.manifest, left_out }) } else { Err(Torn::Number) }
     }
 
-    /// The step that names and small files of the checkpoint say.
+    /// The step in the names and small files of the checkpoint.
     fn step_in_files(&self, held: Option<&HashMap<Identity, StagedFile>>) -> Option<f64> {
         let read = |file: &TreeFile| {
             let staged = held.and_then(|held| held.get(&Identity::of(file.stamp)));
@@ -293,14 +295,14 @@ impl Try {
         checkpoint_step(self.picture.iter().map(|file| file.path.as_str()), &texts)
     }
 
-    /// What is to be sent: each content once, however many names it has.
+    /// The files to send: each content once, however many names it has.
     fn new_files(&self) -> Vec<&TreeFile> {
         let mut known = HashSet::new();
         let is_new = |file: &&TreeFile| !is_link(file) && !self.contents.has(file.stamp) && known.insert(Identity::of(file.stamp));
         self.picture.iter().filter(is_new).collect()
     }
 
-    /// Holds what is to be sent as it is now.
+    /// Holds the files to send in their present state.
     async fn hold(&self) -> Result<HashMap<Identity, StagedFile>, Hold> {
         let files = self.new_files();
         let wanted = |file: &&TreeFile| StageFile { path: self.folder.path.join(&file.path), bytes: file.stamp.bytes, is_log: is_log(&file.path) };
@@ -313,12 +315,12 @@ impl Try {
             tracing::debug!("the files of a checkpoint are sent from where they are: {error}");
             Hold::Impossible
         })?;
-        // What was written while it was copied is half.
+        // A file that changed during its copy is incomplete.
         let seen = self.folder.look().await.map_err(|_| Hold::Impossible)?;
         let now = stamps(&seen.picture);
         let changed = files.iter().find(|file| !is_log(&file.path) && now.get(file.path.as_str()) != Some(&file.stamp));
         match changed {
-            // One that was cleared away after it was held is held.
+            // A file that was deleted after it was held is still held.
             Some(file) if now.contains_key(file.path.as_str()) => Err(Hold::Torn(file.path.clone())),
             _ => Ok(files.into_iter().map(|file| Identity::of(file.stamp)).zip(staged).collect()),
         }
@@ -332,7 +334,7 @@ impl Try {
         }
     }
 
-    /// Beside our own records, and beside the folder where that is on another file system.
+    /// Beside the agent's records, and beside the folder if that is on another file system.
     fn stages(&self) -> [PathBuf; 2] {
         stages(&self.outbox, &self.folder.path)
     }
@@ -355,7 +357,7 @@ impl Try {
         let is_copy = held.is_some_and(|held| held.is_copy);
         let is_same = |stamp: FileStamp| Identity::of(stamp) == Identity::of(file.stamp);
         let same = async || is_copy || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if is_same(stamp));
-        // A log that was written on while it was copied is longer than it was.
+        // A log that grew during its copy is longer than before.
         let may_differ = is_copy && is_log(&file.path);
         let key = layout::checkpoint_file(outbox.dir.job(), self.manifest.number, &file.path);
         let limit = Duration::from_secs(FILE_SECS_MIN + file.stamp.bytes / BYTES_PER_SEC_MIN);
@@ -378,7 +380,7 @@ impl Try {
                     return Ok(());
                 }
                 Some(Ok(_)) => return Err(torn()),
-                // The rest is sent at once.
+                // Leave the file out. The rest is sent at once.
                 Some(Err(StoreError::Unfit { cause, .. })) => {
                     tracing::warn!("`{}` is left out of the checkpoint: {}", file.path, chain(&*cause));
                     self.unfit.lock().expect("never held over a panic").insert(Identity::of(file.stamp), chain(&*cause));
@@ -418,7 +420,7 @@ impl Try {
     }
 }
 
-/// Whether a checkpoint holds all of these files as they are.
+/// Whether a checkpoint holds all of these files unchanged.
 fn holds_all(before: &Manifest, files: &[CheckpointFile]) -> bool {
     files.iter().all(|file| before.files.iter().any(|kept| (&kept.path, &kept.sha256) == (&file.path, &file.sha256)))
 }
@@ -439,13 +441,13 @@ impl Contents {
         self.lock().insert(Identity::of(stamp), Stored { key, sha256, bytes });
     }
 
-    /// Forgets what is no longer in the folder.
+    /// Forgets files that are no longer in the folder.
     pub(crate) fn retain(&self, picture: &Picture) {
         let there: HashSet<Identity> = picture.iter().map(|file| Identity::of(file.stamp)).collect();
         self.lock().retain(|identity, _| there.contains(identity));
     }
 
-    /// The newest checkpoint below which any of it is, complete or torn.
+    /// The newest checkpoint number, complete or torn, with any of this content.
     fn newest(&self) -> Option<CheckpointNo> {
         let number = |stored: &Stored| stored.key.strip_prefix("checkpoints/")?.split('/').next()?.parse().ok();
         self.lock().values().filter_map(number).max()
@@ -460,7 +462,7 @@ impl Contents {
     }
 }
 
-/// As it is kept in the state folder: a list, since JSON has no other keys than text.
+/// A list in the state folder, since JSON keys must be text.
 impl Serialize for Contents {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.lock().iter())
@@ -474,17 +476,17 @@ impl<'de> Deserialize<'de> for Contents {
     }
 }
 
-/// What the job directory says of an attempt's checkpoints.
+/// The numbers of an attempt's checkpoints in the job directory.
 pub(crate) struct Numbers {
-    /// The first that nobody has used, complete or torn; of a job that goes on from another, also not the other's.
+    /// The first unused number, also of the continued job.
     pub next: CheckpointNo,
-    /// The newest complete one, if it is of this attempt and is not remembered on this machine.
+    /// The newest complete one, if it is of this attempt and unknown on this machine.
     pub unknown: Option<Manifest>,
 }
 
-/// A list may be half a minute old, and an agent may have died between a manifest and its own note of it, or have had no room for that
-/// note: whether a number is taken its manifest says (seed 42000565 of 24 h: the files of a complete checkpoint were written over, and it
-/// was lost).
+/// Finds the next free number. The listing may be half a minute old. An agent may have crashed
+/// between a manifest and its own note, or had no space for the note. So the manifest decides
+/// whether a number is taken: otherwise a complete checkpoint would be overwritten.
 pub(crate) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
     let kept = outbox.recall::<Kept>(KEPT);
     let last = kept.as_ref().and_then(|kept| Some(kept.last.as_ref()?.number));
@@ -495,7 +497,7 @@ pub(crate) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
         while outbox.dir.store().head(&layout::manifest(outbox.dir.job(), next)).await?.is_some() {
             next = next.next();
         }
-        // Below it, those that are complete, down to what is remembered.
+        // Below it, look for complete ones, down to the last known.
         let mut unknown = None;
         let above = last.map_or(0, CheckpointNo::number) + 1..next.number();
         for number in above.rev().take(UNKNOWN_MAX) {

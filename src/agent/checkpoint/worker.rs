@@ -1,4 +1,4 @@
-//! The working half of `checkpoints`: one task that looks, uploads and answers.
+//! The worker of `checkpoints`: one task that looks, uploads and answers.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,31 +17,35 @@ use crate::job::{CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVE
 use crate::jobdir::What;
 use crate::market::Span;
 
-/// Between two looks at the folder: a mark or a change is seen this late.
+/// The time between two looks at the folder: a mark or a change is seen at most this late.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// While a save is waited for, every quarter of a second counts against the notice.
+/// The same during a save: each quarter of a second is taken from the notice.
 const LOOK_HURRIED: Duration = Duration::from_millis(250);
 
-/// To ask which files are open takes milliseconds; one that takes longer than this looks at a tree that hangs.
+/// The limit for asking which files are open. It usually takes milliseconds; a hung process tree
+/// takes longer.
 const OPEN_WITHIN: Duration = Duration::from_secs(2);
 
-/// A look may take this share of the time: a folder that takes a second to walk is walked every 20 seconds.
+/// Looks take at most this share of the time: a folder that takes a second is read every 20
+/// seconds.
 const LOOK_SHARE: u32 = 20;
 
-/// After a save whose time was up. Another that is asked for meanwhile finds nothing under way that it would have to wait for.
+/// The wait after a save that ran out of time. A save requested meanwhile does not have to wait for
+/// an upload.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// A folder that cannot be looked at for so long holds up no end: what it holds then counts as lost.
+/// A folder that cannot be read for this long does not delay the end: its content then counts as
+/// lost.
 const BLIND_FOR: Duration = Duration::from_secs(10);
 
-/// Torn tries in a row before a person is told.
+/// Torn tries in a row before people are told.
 const TORN_MAX: u32 = 3;
 
-/// Sentences that a person is told in one attempt.
+/// Messages for people in one attempt.
 const SAID_MAX: usize = 20;
 
-/// People are told after this time without a single success. They hear of it within the minute.
+/// People are told after this time without a success.
 const UNSENT_FOR: Duration = Duration::from_secs(20);
 
 pub(crate) struct Worker {
@@ -51,18 +55,19 @@ pub(crate) struct Worker {
     watch: FolderWatch,
     inbox: mpsc::UnboundedReceiver<Save>,
     pending: Option<Save>,
-    /// Saves that were asked for so far: which one is pending.
+    /// The number of saves so far: identifies the pending one.
     accepted: u64,
-    /// The next checkpoint number, once the job directory was asked; and what it holds that this machine does not remember.
+    /// The next checkpoint number, once read from the job directory, and a complete checkpoint
+    /// there that this machine does not know.
     next: Option<CheckpointNo>,
     unknown: Option<Arc<Manifest>>,
-    /// Before which nothing is uploaded that nobody asked for.
+    /// No upload before this time, unless it is asked for.
     not_before: Duration,
     torn: u32,
-    /// What a person was told already.
+    /// Messages that people have received.
     said: Vec<String>,
     look_after: Duration,
-    /// Since when the folder cannot be looked at, and why.
+    /// Since when the folder cannot be read, and why.
     blind: Option<(Duration, String)>,
     /// The links of the newest look.
     links: Vec<CheckpointLink>,
@@ -124,7 +129,7 @@ impl Worker {
         self.shared.outbox.clock.mono()
     }
 
-    /// Complete, not kept, and wanted now.
+    /// A checkpoint that is complete, not kept, and wanted now.
     fn due(&self, now: Duration) -> Option<Ripe> {
         if self.blind.is_some() || self.pending.as_ref().is_some_and(|save| now >= save.deadline) {
             return None;
@@ -145,13 +150,13 @@ impl Worker {
 
     fn reply(&mut self, saved: Saved) {
         if let Some(save) = self.pending.take() {
-            // Nobody waits any more: then nobody needs the answer.
+            // The receiver may be gone.
             let _ = save.reply.send(saved);
         }
     }
 
     async fn look(&mut self) {
-        // The end is read before the folder: what is seen after it was written before it.
+        // Read the end first: then all files seen after it were written before it.
         let ends = *self.shared.ends();
         let (marks, marked_step) = self.shared.board.saved();
         let signs = Signs {
@@ -168,7 +173,7 @@ impl Worker {
         };
         let begun = self.now();
         let look = self.shared.folder.look().await;
-        // After the look: what is opened between the two is seen to be open.
+        // After the look: a file that is opened in between is reported as open.
         let open = match &look {
             Ok(look) if self.watch.may_be_moving(&look.picture, self.now()) => self.open_files().await,
             _ => None,
@@ -205,13 +210,13 @@ impl Worker {
         }
     }
 
-    /// What the workload holds open for writing; `None`: nobody can tell.
+    /// The files that the workload has open for writing. `None`: unknown.
     async fn open_files(&self) -> Option<BTreeSet<String>> {
         let writer = self.shared.writer()?;
         self.shared.outbox.within(OPEN_WITHIN, writer.open_for_writing(&self.shared.folder.path)).await.flatten()
     }
 
-    /// The agent after this one finds another process that runs, and has not seen this one die.
+    /// A restarted agent finds another running process and has not seen this one end.
     fn remember_doubt(&self) {
         let (doubted, mut kept) = (self.watch.doubted(), self.shared.kept());
         if kept.doubted != doubted {
@@ -220,7 +225,7 @@ impl Worker {
         }
     }
 
-    /// Sets a sentence of the status. `None` takes it back.
+    /// Sets a message in the status. `None` removes it.
     fn tell(&self, trouble: Trouble, text: Option<String>) {
         let mut troubles = self.shared.troubles();
         match text {
@@ -229,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Tells of a job root that takes nothing, once it has gone on for a while.
+    /// Reports a job root that accepts nothing, after a while.
     fn tell_of_silence(&self, why: Option<&str>) {
         let failing = self.shared.pace.failing_for(&*self.shared.outbox.clock);
         if failing >= UNSENT_FOR {
@@ -238,7 +243,7 @@ impl Worker {
         }
     }
 
-    /// Tells of the files that can never be sent.
+    /// Reports the files that can never be sent.
     fn leave_out(&mut self, unfit: &LeftOut) {
         let first = unfit.iter().next().map(|(path, why)| {
             let rest = unfit.len() - 1;
@@ -256,7 +261,7 @@ impl Worker {
         }
     }
 
-    /// Tells a person, once for each text.
+    /// Tells people, once for each text.
     fn say(&mut self, text: String) {
         if self.said.len() < SAID_MAX && !self.said.contains(&text) {
             self.said.push(text.clone());
@@ -264,13 +269,13 @@ impl Worker {
         }
     }
 
-    /// Whether something was written after the asking.
+    /// Whether something was written after the request.
     fn changed_since(&self, ask: &Ask) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
         ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| self.watch.seen().is_some_and(|seen| has_news(seen, before)))
     }
 
-    /// Answers a save that has nothing to upload now, if there is nothing left to wait for.
+    /// Answers a save that has nothing to upload, once there is nothing to wait for.
     fn answer(&mut self, now: Duration) {
         let Some(save) = &self.pending else { return };
         if let Some((since, why)) = &self.blind {
@@ -288,7 +293,7 @@ impl Worker {
             (true, true) if save.ask.as_is && self.watch.is_in_doubt() => {
                 Saved::Failed("its writer was killed or is gone with an earlier life of the machine, so it may be half of a checkpoint".into())
             }
-            // Marked, and what is there is kept already.
+            // Marked, and all files are already kept.
             (true, false) => last.map_or(Saved::NoChange(None), Saved::Complete),
             (true, true) if late => Saved::Failed("the checkpoint was still being written when the time was up".into()),
             (true, true) if ended => {
@@ -300,7 +305,7 @@ impl Worker {
         self.reply(saved);
     }
 
-    /// Whether what is complete was written after the asking.
+    /// Whether the complete files were written after the request.
     fn answers(&self, ask: &Ask, ripe: &Ripe) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
         ask.as_is || marked && ripe.is_marked || ask.picture.as_ref().is_some_and(|before| ripe.newer_than(before))
@@ -309,7 +314,7 @@ impl Worker {
     async fn upload(&mut self, ripe: Ripe) {
         let complete_at = self.now();
         let by_notice = (self.pending.is_none() && complete_at < self.not_before).then(|| "notice".to_owned());
-        // What is left of a kept one, where others were taken away, holds no save up.
+        // The rest of a kept checkpoint, after others were deleted, does not delay the next save.
         let adds = ripe.adds_to(&self.shared.kept().picture());
         self.not_before = if adds { complete_at + self.interval.duration() } else { self.not_before };
         if let Some(entry) = &ripe.left_out {
@@ -374,15 +379,15 @@ impl Worker {
         self.ended(ended, ripe.picture, which, cost.as_secs_f64());
     }
 
-    /// What is complete is tried again soon, and not an interval later: it was asked for. Once the workload is gone, what is left of
-    /// the time is for its outputs and its log.
+    /// Retries soon, not an interval later, since a save was requested. After the workload's end,
+    /// the remaining time is for its outputs and its log.
     fn again(&mut self) {
         if !self.watch.ended() {
             self.not_before = self.not_before.min(self.now() + AGAIN);
         }
     }
 
-    /// Runs a try, and ends it when the folder changes or the time of a save is up.
+    /// Runs a try. Ends it when the folder changes or the save's time is up.
     async fn drive(&mut self, attempt: Try, picture: &Picture, sent: &AtomicU64, trouble: &Mutex<Option<String>>) -> Ended {
         let running = attempt.run();
         tokio::pin!(running);
@@ -411,8 +416,8 @@ impl Worker {
         }
     }
 
-    /// A future, unless the time of a save runs out first. The folder is looked at meanwhile: a mark is of what was there when it was
-    /// made, and not of what is being written when a store that was down answers again (seed 28001301 of 24 h).
+    /// Awaits a future until the save's time is up, and keeps looking at the folder. So a mark is
+    /// matched with the files of its own time, even if the store answers late.
     async fn in_time<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(future);
         let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
@@ -431,7 +436,7 @@ impl Worker {
         }
     }
 
-    /// `which`: the save that it answers. One that took its place meanwhile has an answer of its own.
+    /// `which`: the save that it answers. A save that replaced it gets its own answer.
     fn ended(&mut self, ended: Ended, picture: Picture, which: Option<u64>, cost: f64) {
         match ended {
             Ended::Done(Sent { manifest, left_out }) => {
@@ -439,22 +444,22 @@ impl Worker {
                 self.came();
                 let summary = self.keep(manifest, picture, cost);
                 self.leave_out(&left_out);
-                // Of a series, the newest may be half where its writer was killed, and the one before is kept: that is no answer, and the
-                // loss is told (seeds 1317 and 1438 of pairs).
+                // If the writer of the newest in a series was killed, only the one before is kept.
+                // That is not an answer, and the loss is reported.
                 let is_all = !(self.watch.ended() && self.watch.dirty());
                 if which == Some(self.accepted) && is_all {
                     self.reply(Saved::Complete(summary));
                 }
             }
-            // An agent before this one has kept it, and more, on a disk without room for its note (seeds 92003063 and 92003332 of 24 h: it was
-            // kept once more, and the next machine went on from that).
+            // An earlier agent kept it, and more, but had no disk space for its note. A second copy
+            // would become the newest, and the next machine would lose work.
             Ended::Torn(Torn::Known) => {
                 self.came();
                 self.watch.keep(picture);
                 let mut kept = self.shared.kept();
                 kept.last = self.unknown.as_ref().map(|unknown| unknown.summary()).or(kept.last.take());
             }
-            // No later try is another: what is there is looked at again when it changes.
+            // A retry would fail again: wait until the folder changes.
             Ended::Torn(Torn::Unfit(left_out)) => {
                 self.torn = 0;
                 self.came();
@@ -475,7 +480,8 @@ impl Worker {
                     self.say(text.clone());
                     self.tell(Trouble::Torn, Some(format!("nothing is saved: {text}")));
                 }
-                // What was sent is remembered, so the next try is shorter; it need not wait for the interval.
+                // Sent files are remembered, so the next try is shorter. It does not wait for the
+                // interval.
                 self.not_before = Duration::ZERO;
             }
             Ended::OutOfTime { sent, total } => {
@@ -486,14 +492,14 @@ impl Worker {
         }
     }
 
-    /// The job root has taken all that it was to take.
+    /// The job root has accepted everything.
     fn came(&self) {
         self.shared.pace.came();
         self.tell(Trouble::Unsent, None);
         self.tell(Trouble::Torn, None);
     }
 
-    /// The manifest is written.
+    /// Records a written manifest.
     fn keep(&mut self, manifest: Manifest, picture: Picture, cost: f64) -> CheckpointSummary {
         let summary = manifest.summary();
         self.watch.keep(Arc::clone(&picture));

@@ -1,6 +1,6 @@
-//! What is known of the workload beside its checkpoint folder: its marks, its steps, its ends.
+//! Facts about the workload beside its checkpoint folder: its marks, its steps, its ends.
 //!
-//! What must never live here: what follows from it for a checkpoint (that is [`super::completeness`]).
+//! Not here: what follows for a checkpoint (that is [`super::completeness`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::completeness::Picture;
 use super::folder_diff::{saves_again, stamps};
 use crate::job::ExitStatus;
 
-/// What the workload last said and did, beside the folder.
+/// The newest signs of the workload, beside the folder.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Signs {
     /// Explicit marks so far, and the step at the newest.
     pub marks: u64,
     pub marked_step: Option<f64>,
-    /// The newest step that its process has told in the progress file.
+    /// The newest step that its process reported in the progress file.
     pub step: Option<f64>,
     /// The newest step from any source, also from what it prints.
     pub any_step: Option<f64>,
@@ -28,25 +28,26 @@ pub(crate) struct Signs {
     /// Whether it has ever marked one, however long ago.
     pub has_marked: bool,
     pub ended: Option<(ExitStatus, Duration)>,
-    /// When the newest of those that were killed ended; another may have been started since.
+    /// When the newest killed process ended; another may have started since.
     pub killed: Option<Duration>,
 }
 
-/// What an agent knows of the time before it.
+/// Facts from before this agent started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
-    /// Whether the workload marks its checkpoints; `None` until it has made one.
+    /// Whether the workload marks its checkpoints. `None` until its first one.
     pub marks: Option<bool>,
-    /// A process of it is gone, and nobody has seen how it ended.
+    /// A process of the workload ended unseen.
     pub unseen_end: bool,
 }
 
-/// Whether the workload marks its checkpoints, as far as that is known. Of a script that tells its steps and marks, the mark comes before
-/// the next save, and within half a minute. What is written before its first step is no save: its arguments, a log.
+/// Learns whether the workload marks its checkpoints. A script that reports steps and marks makes
+/// the mark before its next save, and within half a minute. Files from before its first step are
+/// not a save.
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
     pub marks: Option<bool>,
-    /// What was there when a step was told first.
+    /// The files when a step was first reported.
     told_at: Option<Picture>,
     /// Something was written since.
     has_moved: bool,

@@ -1,13 +1,13 @@
-//! Ships the workload's output: reads the segments that the holder writes, and removes what has arrived.
+//! Ships the workload's output: reads the segments that the holder writes, and removes shipped ones.
 //!
 //! ```text
 //!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB or some seconds) ──> attempts/<n>/log/<piece>.zst
-//!          └ removed once shipped, so that the holder has room          └ the frames in order are the log
+//!          └ removed once shipped, so that the holder has space         └ the frames in order are the log
 //! ```
-//! What a piece holds is written down before it is sent: after a crash, or a lost reply, the same bytes go under the same
-//! number. Beyond `bytes_max` the head is kept, the middle is passed over, and the last 4 MiB come at the end with a line
-//! that says how much is missing. With the store down, the holder's bound is what there is room for.
-//! What must never live here: waiting that the workload could notice.
+//! The range of a piece is recorded before it is sent. After a crash or a lost reply, the same bytes go
+//! under the same number. Beyond `bytes_max`, the start is kept and the middle is skipped. The last 4 MiB
+//! come at the end, after a line that says how much is missing. While the store is down, the holder's limit
+//! applies. Shipping never delays the workload.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,32 +25,32 @@ use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::{Outbox, Pace, Task};
 use crate::jobdir::What;
 
-/// 1 GiB is two days at a line of 60 bytes every 10 ms; a log beyond it is a loop that prints.
+/// 1 GiB is two days at a line of 60 bytes every 10 ms. A longer log comes from a loop that prints.
 pub const BYTES_MAX_DEFAULT: u64 = 1 << 30;
 
 const STARTS: &str = "log.starts.json";
 
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// Raw bytes shipped per attempt; beyond it the head and the last 4 MiB are kept.
+    /// Raw bytes shipped per attempt. Beyond it, the start and the last 4 MiB are kept.
     pub bytes_max: u64,
     /// `watch.log_pattern`.
     pub pattern: Option<String>,
-    /// A line of the log that says: done.
+    /// A line of the log that means: done.
     pub done_line: Option<String>,
     pub pace: LogPace,
 }
 
-/// Who reads the log while it is written.
+/// Whether users read the log while it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPace {
-    /// Somebody may follow it in the job directory.
+    /// A user may follow it in the job directory.
     Followed,
-    /// It is for later: whoever is there sees the output itself.
+    /// It is for later: the user sees the output directly.
     Kept,
 }
 
-/// The handle. Cheap to clone; the tasks live until the last clone is dropped.
+/// The handle. Cheap to clone; the tasks run until the last clone is dropped.
 #[derive(Clone)]
 pub struct LogShip {
     shared: Arc<Shared>,
@@ -65,14 +65,14 @@ pub(crate) struct Follow {
     /// Its holder has written everything.
     #[serde(default)]
     pub ended: bool,
-    /// What it is, in the log; `None`: an older agent wrote this.
+    /// Its label in the log. `None`: an older agent wrote this.
     #[serde(default)]
     pub label: Option<String>,
 }
 
 pub(crate) struct Shared {
     pub outbox: Outbox,
-    /// Whoever reads them has them as they are: two of us look at each tick, and they change with a start.
+    /// Shared with its readers: two tasks read it at each tick, and it changes only with a start.
     follows: Mutex<Arc<Vec<Follow>>>,
     scanned: Mutex<Place>,
     pub wake_shipper: Notify,
@@ -80,14 +80,14 @@ pub(crate) struct Shared {
     pub pace: Pace,
     /// The bytes at the last look.
     printed: AtomicU64,
-    /// Somebody waits for the end.
+    /// A caller waits for the end.
     pub finishing: AtomicBool,
-    /// Everything that was there when the finishing began is shipped.
+    /// Everything from before the finish request is shipped.
     pub at_end: watch::Sender<bool>,
     lost: Mutex<Lost>,
 }
 
-/// Raw bytes that are not in the store: passed over for good, and not yet sent.
+/// Raw bytes that are not in the store: skipped for good, and not yet sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost {
     pub left_out: u64,
@@ -95,7 +95,8 @@ pub(crate) struct Lost {
 }
 
 impl LogShip {
-    /// Takes up what an earlier agent of this attempt left. A pattern that is not a regular expression is said and ignored.
+    /// Continues from the state of an earlier agent of this attempt. Reports and ignores a pattern
+    /// that is not a regular expression.
     pub fn start(outbox: Outbox, journal: Journal, board: Board, settings: LogSettings) -> Self {
         let pattern = settings.pattern.as_ref().and_then(|text| match Regex::new(text) {
             Ok(pattern) => Some(pattern),
@@ -123,13 +124,13 @@ impl LogShip {
         LogShip { shared, _tasks: Arc::new([scan, Task::spawn(shipper.run())]) }
     }
 
-    /// Follows this start of the workload (`Launch::dir`) after what came before. Idempotent, also after a restart of the
-    /// agent.
+    /// Follows this start of the workload (`Launch::dir`) after the earlier ones. Idempotent, also
+    /// after a restart of the agent.
     pub fn follow(&self, start: u32, dir: &Path) {
         self.follow_as(start, dir, &format!("start {start} of the workload"));
     }
 
-    /// The same, with the words that stand between it and what came before.
+    /// The same, with the label that separates it from the log before.
     pub fn follow_as(&self, start: u32, dir: &Path, label: &str) {
         let mut follows = self.shared.lock_follows();
         if !follows.iter().any(|follow| follow.start == start) {
@@ -137,13 +138,13 @@ impl LogShip {
             let follows = Arc::make_mut(&mut follows);
             follows.iter_mut().for_each(|follow| follow.ended = true);
             follows.push(Follow { start, dir: dir.to_owned(), ended: false, label: Some(label.to_owned()) });
-            // At once: the next agent knows only the newest start by itself.
+            // At once: a restarted agent knows only the newest start by itself.
             self.shared.outbox.keep(STARTS, follows);
         }
     }
 
-    /// At each tick of the loop: what the workload has printed so far. New output is looked for at once, so that nobody has
-    /// to wake by himself; of a workload that is silent nobody lists the folder.
+    /// Called at each tick with the printed bytes so far. New output wakes the tasks at once, so
+    /// they need no timer, and they do not list the folder of a silent workload.
     pub fn look(&self, printed: u64) {
         if self.shared.printed.swap(printed, Ordering::Relaxed) != printed {
             self.shared.wake();
@@ -158,7 +159,7 @@ impl LogShip {
         self.shared.wake();
     }
 
-    /// Ships what is there now; gives what was lost, as sentences for the outcome. Never longer than `within`.
+    /// Ships the rest within the time. Returns losses as sentences for the outcome.
     pub async fn finish(&self, within: Duration) -> Vec<String> {
         let mut at_end = self.shared.at_end.subscribe();
         self.shared.at_end.send_replace(false);
@@ -211,7 +212,7 @@ pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:08}.log")
 }
 
-/// The segments that are there, with their sizes, in order.
+/// The present segments with their sizes, in order.
 pub(crate) fn segments(outbox: &Outbox, dir: &Path) -> Vec<(u64, u64)> {
     let listed = outbox.files.list(dir).inspect_err(|error| tracing::warn!("cannot list {}: {error}", dir.display())).unwrap_or_default();
     let mut found: Vec<(u64, u64)> =

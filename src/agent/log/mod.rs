@@ -1,4 +1,4 @@
-//! The log of the workload: read it, ship it, and take the progress from its lines.
+//! The log of the workload: read it, ship it, and read the progress from its lines.
 
 pub mod handle;
 pub(crate) mod output;

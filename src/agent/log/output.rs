@@ -1,16 +1,15 @@
-//! How much the work has printed, as a sign of life.
+//! How much the workload has printed, as a sign of activity.
 //!
 //! ```text
 //!   holder: bytes of this start, at once ──────────────┐
-//!                                                      ├──> all: grows whenever the work prints, and once for each byte
+//!                                                      ├──> total: grows when the workload prints, once for each byte
 //!   log scan: bytes of every start, a second later, ───┘
-//!             and none on a disk without room
+//!             and none on a full disk
 //! ```
-//! The two do not count the same: the scan of an agent that was started anew reads what earlier starts have left, and to hold one sum
-//! against the other hid the lines of a start behind those (seeds 29007695 and 34011317 of 24 h). What must never live here: what was
-//! printed.
+//! The two counts differ: the scan of a restarted agent also reads the output of earlier starts. Comparing
+//! the two sums would hide new lines behind old ones. Not here: the printed text.
 
-/// What has been counted so far.
+/// The bytes counted so far.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     printed: u64,
@@ -21,12 +20,12 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Another start: its holder counts from nothing.
+    /// Another start: its holder counts from zero.
     pub(crate) fn begins(&mut self) {
         self.printed = 0;
     }
 
-    /// Takes in both counts, and gives the bytes of all.
+    /// Takes both counts and returns the total bytes.
     pub(crate) fn count(&mut self, printed: u64, logged: u64) -> u64 {
         let (new, read) = (printed.saturating_sub(self.printed), logged.saturating_sub(self.logged));
         (self.printed, self.logged) = (self.printed.max(printed), self.logged.max(logged));
@@ -50,7 +49,7 @@ mod tests {
         assert_eq!([(0, 14), (7, 14), (7, 21)].map(|(printed, logged)| output.count(printed, logged)), [14, 21, 21]);
     }
 
-    /// Its scan reads what a start before a reboot has left, and then the disk has no room for any line.
+    /// The scan reads output from before a reboot, and then the disk is too full for new lines.
     #[test]
     fn what_earlier_starts_have_left_hides_no_line_of_this_one() {
         let mut output = Output::default();

@@ -1,40 +1,40 @@
-//! What a line of the log says of the progress: bars of tqdm, rich, Keras and Ultralytics, `epoch 3/10`, `step 120`, the lines
-//! of Hugging Face's Trainer.
+//! Reads progress from a line of the log: bars of tqdm, rich, Keras and Ultralytics, `epoch 3/10`,
+//! `step 120`, the lines of Hugging Face's Trainer.
 //!
-//! Only numbers that stand where these programs put them count; of a line that could mean something else nothing is taken. What
-//! must never live here: what the lines come to together ([`super::progress_steps`]).
+//! Only numbers in these programs' places count. A line with another possible meaning is ignored. Not here:
+//! the total over lines ([`super::progress_steps`]).
 
 use regex_lite::Regex;
 
-/// A count, and of how many.
+/// A count, and its total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Count {
     pub at: f64,
     pub of: Option<f64>,
 }
 
-/// What one line says.
+/// The content of one line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Line {
     pub epoch: Option<Count>,
     /// A bar, or a counter of steps.
     pub count: Option<Count>,
-    /// Letters of the words before the count: the same counter has the same.
+    /// The letters before the count: they identify the counter.
     pub name: String,
     pub is_bar: bool,
-    /// The line in which Hugging Face's Trainer says its loss: its bar is that of the whole training.
+    /// The line in which Hugging Face's Trainer prints its loss: its bar covers the whole training.
     pub is_trainer: bool,
     pub loss: Option<f64>,
 }
 
-/// Words before a count that is not of the training.
+/// Words before a count that is not part of training.
 const ASIDE: [&str; 6] = ["valid", "eval", "test", "sanity", "predict", "instances"];
-/// The same, unless the line speaks of an epoch or of training.
+/// The same, unless the line names an epoch or training.
 const WORK: [&str; 18] = [
     "download", "load", "map", "token", "filter", "generat", "fetch", "extract", "sav", "upload", "cach", "writ", "check", "prepar", "compil",
     "resolv", "scan", "collect",
 ];
-/// Words before `epoch 3` and `step 120` that make it another one.
+/// Words before `epoch 3` and `step 120` that change their meaning.
 const OTHER: [&str; 13] = ["best", "resum", "load", "max", "total", "every", "until", "most", "valid", "eval", "test", "from", "restor"];
 
 pub(crate) struct Reader {
@@ -62,7 +62,7 @@ impl Reader {
         }
     }
 
-    /// `None`: it says nothing of progress.
+    /// `None`: the line has no progress.
     pub(crate) fn read(&self, line: &str) -> Option<Line> {
         if !line.bytes().any(|byte| byte.is_ascii_digit()) {
             return None;
@@ -87,7 +87,7 @@ impl Reader {
     }
 
     fn bar(&self, before: &str, after: &str) -> Option<Line> {
-        // Keras has its count before the bar, all others behind it.
+        // Keras prints the count before the bar, all others after it.
         let found = self.count.captures(after).or_else(|| self.count.captures(before.get(before.trim_end().rfind(' ').unwrap_or(0)..)?))?;
         let count = count(found.get(1)?.as_str(), found.get(2).map(|of| of.as_str()));
         let name: String = before.chars().filter(|letter| letter.is_alphabetic()).take(40).flat_map(char::to_lowercase).collect();
@@ -121,7 +121,7 @@ fn count(at: &str, of: Option<&str>) -> Option<Count> {
     Some(Count { at: number(at)?, of: of.and_then(number) })
 }
 
-/// What stands before a bar, and behind it.
+/// The text before a bar, and after it.
 fn bar(line: &str) -> Option<(&str, &str)> {
     const DRAWN: [char; 4] = ['━', '╸', '╺', '─'];
     if let Some(begin) = line.find("%|") {
@@ -138,7 +138,7 @@ fn bar(line: &str) -> Option<(&str, &str)> {
     Some((&line[..begin], &line[begin + end + 1..]))
 }
 
-/// Colours and the like left out.
+/// Removes colours and other escape sequences.
 fn without_escapes(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut letters = line.chars();
@@ -159,7 +159,7 @@ fn without_escapes(line: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The epoch, how many there are, the count, and how many of those there are.
+    /// The epoch, its total, the count, and its total.
     type Shown = (Option<f64>, Option<f64>, Option<f64>, Option<f64>);
 
     fn read(line: &str) -> Option<Shown> {

@@ -1,21 +1,21 @@
-//! Steps out of what stock programs print: one number that only grows.
+//! Computes steps from the output of stock programs: one number that only grows.
 //!
 //! ```text
 //!   `epoch 3/10`, `Epoch 3: 10/20` ──> epochs and steps within one: (epoch - 1) x steps + step
-//!   one bar, or `step 120`         ──> its count; one that begins anew is counted on
-//!   a second bar                   ──> a sign of life, until the first is full
+//!   one bar, or `step 120`         ──> its count; after a restart from zero it continues
+//!   a second bar                   ──> a sign of activity, until the first is full
 //! ```
-//! A total is given only where it was shown: a bar may begin anew, and what it is of is then no end of the work. What must never
-//! live here: a file, or a clock.
+//! A total is given only if it was shown: a bar may restart, and its total is then not the end of the work.
+//! Not here: a file, or a clock.
 
 use super::progress_lines::{Count, Line};
 
-/// A counter that has a total of fewer may be the steps of a build.
+/// A counter with a smaller total may be the steps of a build.
 const TOTAL_MIN: f64 = 20.0;
-/// So many counters are told apart. A script with more has made new names as it went.
+/// The most counters that are told apart. A script with more creates new names all the time.
 const COUNTERS_MAX: usize = 16;
 
-/// Where the work stands, by what was printed.
+/// The progress, as printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stand {
     pub step: f64,
@@ -29,7 +29,7 @@ pub(crate) struct Steps {
     from_zero: bool,
     counters: Vec<Counter>,
     main: Option<usize>,
-    /// The main counter is that of the whole training.
+    /// The main counter covers the whole training.
     is_whole: bool,
     best: Option<f64>,
 }
@@ -40,11 +40,12 @@ struct Counter {
     is_bar: bool,
     of: Option<f64>,
     at: f64,
-    /// What it had counted before it began anew.
+    /// Its count before it restarted.
     base: f64,
     /// How often it grew.
     grew: u32,
-    /// The epoch at its last count, whether it began anew with an epoch, and whether it went on over one.
+    /// The epoch at its last count, whether it restarts with each epoch, and whether it continued
+    /// over one.
     epoch: Option<f64>,
     begins_with_epoch: bool,
     spans_epochs: bool,
@@ -67,7 +68,7 @@ impl Steps {
         }
         let stand = match line.count {
             Some(count) => self.counted(count, line),
-            // Where a counter runs, an epoch only says what it counts within.
+            // With a counter, an epoch only tells what the counter counts within.
             None if self.main.is_none() => line.epoch.map(|epoch| Stand { step: epoch.at, total: epoch.of }),
             None => None,
         }?;
@@ -84,7 +85,8 @@ impl Steps {
         let (best, epoch) = (self.best, self.epoch.map(|epoch| epoch.at));
         let is_full = |counter: &Counter| counter.of.is_some_and(|of| counter.at >= of);
         if index != main {
-            // One that begins with each epoch goes on to the end; what comes after it is an evaluation.
+            // A counter that restarts with each epoch stays the main one; another after it is an
+            // evaluation.
             if self.is_whole || self.counters[main].begins_with_epoch || !is_full(&self.counters[main]) {
                 self.counters[index].count(count.at, epoch);
                 return None;
@@ -97,7 +99,7 @@ impl Steps {
         }
         let counter = &mut self.counters[index];
         counter.count(count.at, epoch);
-        // A number that is only once in a log may be of the settings.
+        // A number that occurs once may be a setting.
         if !counter.is_bar && counter.grew == 0 {
             return None;
         }
@@ -113,7 +115,8 @@ impl Steps {
             return Stand { step: counted, total };
         };
         let before = if self.from_zero { epoch.at } else { epoch.at - 1.0 };
-        // Of those that count from 0, some name the last epoch and some how many there are.
+        // With epochs from 0, some programs print the last epoch as the total, others the number of
+        // epochs.
         Stand { step: (before.floor() * of + counter.at).max(0.0), total: epoch.of.filter(|_| !self.from_zero).map(|epochs| epochs * of) }
     }
 
@@ -194,7 +197,8 @@ mod tests {
         assert_eq!(shown(&["will stop at step 100"]), []);
     }
 
-    /// What tqdm 4.70, Lightning 2.6, transformers 5.24, Keras 3 and Ultralytics 8.4 really printed at a terminal.
+    /// Real terminal output of tqdm 4.70, Lightning 2.6, transformers 5.24, Keras 3 and Ultralytics
+    /// 8.4.
     #[test]
     fn recordings_of_stock_programs_come_to_their_last_step() {
         type Recording = (&'static str, &'static [u8], usize, (f64, Option<f64>));

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> Board: steps, marks, signs
-//!                                    └ marks are counted once their bound is known: what was written by then they cover
+//!                                    └ marks count once their time is known: they cover files written by then
 //! ```
-//! What must never live here: what the signs come to ([`crate::agent::activity_board`]), or what a mark covers (the module `checkpoint::declared` beside it).
+//! Not here: the sum of the signs ([`crate::agent::activity_board`]), or which files a mark covers (the
+//! module `checkpoint::declared`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,21 +20,21 @@ use crate::job::ProgressLine;
 use crate::jobdir::What;
 use crate::ports::{Clock, Files};
 
-/// Read from the progress file in one poll. A line is about a hundred bytes: this is ten thousand steps a second.
-/// What is left is read by the next poll.
+/// Bytes read from the progress file in one poll. A line has about a hundred bytes, so this is ten
+/// thousand steps a second. The next poll reads the rest.
 const READ_BYTES_MAX: usize = 1024 * 1024;
 
-/// A line longer than this is not a progress line; it is counted once and passed over.
+/// A longer line is not a progress line. It counts as one sign and is skipped.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// After the last poll of the file. The loop polls at each of its ticks, about once a second; a loop that is busy with
-/// something else, a drain above all, must not hold a mark up. Shorter than a tick, and the processor wakes twice for it.
+/// The time after the last poll. The loop polls about once a second. A busy loop, above all during
+/// a drain, must not delay a mark. Shorter than a tick would wake the processor twice.
 const POLL: Duration = Duration::from_millis(1500);
 
-/// Follows the progress file and waits for the done marker; ends when it is dropped.
+/// Follows the progress file and waits for the done marker, until it is dropped.
 pub struct ProgressTail {
     tail: Arc<Mutex<Tail>>,
-    /// Somebody has just polled: the task may sleep on.
+    /// The loop has just polled: the task may sleep longer.
     polled: Arc<Notify>,
     _task: Task,
 }
@@ -48,19 +49,20 @@ struct Tail {
     offset: u64,
     inode: Option<u64>,
     rest: Vec<u8>,
-    /// The rest of a line that is too long is passed over.
+    /// Skips the rest of a line that is too long.
     skipping: bool,
     /// The newest line was a mark.
     ends_with_mark: bool,
-    /// What the file held at the first poll was written at an unknown time, however many polls it takes to read it.
+    /// The size at the first poll: that part was written at an unknown time, also if later polls
+    /// read it.
     old: Option<u64>,
     complained: bool,
-    /// A value that was lost of a line was named.
+    /// A lost value of a line was reported.
     named_lost: bool,
 }
 
 impl ProgressTail {
-    /// `done_marker`: a file whose appearance says that the work is done.
+    /// `done_marker`: a file that appears when the work is done.
     pub fn new(files: Arc<dyn Files>, clock: Arc<dyn Clock>, board: Board, journal: Journal, path: PathBuf, done_marker: Option<PathBuf>) -> Self {
         let tail = Arc::new(Mutex::new(Tail {
             files,
@@ -93,7 +95,7 @@ impl ProgressTail {
         ProgressTail { tail, polled, _task: task }
     }
 
-    /// Takes in what is new, now: a few small reads. For whoever is about to decide, or to write down the end.
+    /// Reads new lines now, with a few small reads. Call it before a decision or the final record.
     pub fn poll(&self) {
         lock(&self.tail).poll();
         self.polled.notify_one();
@@ -105,7 +107,7 @@ fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
 }
 
 impl Tail {
-    /// Never fails: a file that cannot be read is said once.
+    /// Never fails: a file that cannot be read is reported once.
     fn poll(&mut self) {
         if let Err(error) = self.read() {
             self.complain(&format!("cannot read the progress file: {error}"));
@@ -122,7 +124,7 @@ impl Tail {
     fn read(&mut self) -> std::io::Result<()> {
         let Some(stamp) = self.files.stamp(&self.path)? else { return Ok(()) };
         if self.inode.is_some_and(|inode| inode != stamp.inode) || stamp.bytes < self.offset {
-            // Replaced or cut: a workload that began its file anew.
+            // Replaced or truncated: the workload started a new file.
             (self.offset, self.skipping) = (0, false);
             self.old = self.old.and(Some(0));
             self.rest.clear();
@@ -140,8 +142,8 @@ impl Tail {
         }
         if self.board.is_unsettled() {
             let written = self.files.stamp(&self.path).ok().flatten();
-            // A line that follows the mark may be the last before the next save, and a file system has one time for both: what has the
-            // time of that line came after the mark (seed 33000455 of 24 h).
+            // A line after the mark may be the last before the next save, and both may have one
+            // file system time. So files with exactly that line's time came after the mark.
             let is_newest = self.ends_with_mark && self.rest.is_empty() && !self.skipping && written.is_some_and(|stamp| stamp.bytes == self.offset);
             self.board.settle(written.map(|stamp| stamp.modified_nanos - i64::from(!is_newest)));
         }

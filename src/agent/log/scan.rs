@@ -1,7 +1,7 @@
-//! Reads the workload's output for signs of life: how much of it there is, lines that match, the line that says "done".
+//! Scans the workload's output for signs of activity: its size, matching lines, the "done" line.
 //!
-//! Never waits for the store: a store that is down must not make a job look stalled. Work is bounded by bytes and by
-//! lines a second; what a flood brings beyond that is counted and not matched.
+//! Never waits for the store: a store that is down must not make a job look stalled. The work is bounded by
+//! bytes and by lines a second. Output beyond that is counted but not matched.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,48 +17,50 @@ use crate::agent::report::retry_sender::Outbox;
 use crate::agent::startup::attempt::SETUP;
 use crate::agent::wake::to_next;
 
-/// Between two looks when nobody asks for one. The loop asks at each of its ticks, about once a second, if something was
-/// printed, which is how late a step in the log is seen; a pace of our own would wake the processor as often again. This
+/// The time between two looks without a wake-up. The loop wakes the scan at each tick, about once a
+/// second, if something was printed. A shorter timer would only wake the processor more often. This
 /// one is for output that the holder could not count.
 pub(crate) const LOOK: Duration = Duration::from_secs(4);
 
-/// Read in one look.
+/// Bytes read in one look.
 const LOOK_BYTES_MAX: u64 = 16 << 20;
 
-/// Between two looks of which the first did not reach the end, so 32 MB a second: thirty times what a chatty training
-/// prints, and a few percent of a core.
+/// The wait after a look that did not reach the end. With it the scan reads 32 MB a second: thirty
+/// times a verbose training, and a few percent of a core.
 const BEHIND: Duration = Duration::from_millis(500);
 
-/// Read at a time, between which others get their turn.
+/// Bytes read at a time, before other tasks run.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// The beginning of a line that is matched. Progress lines are short; the 10 MB line of somebody's tensor is one line.
+/// Only the beginning of a line is matched. Progress lines are short; a printed tensor may be 10
+/// MB.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// Lines matched in one look: at some ten microseconds each, two percent of a core. Others count as bytes only.
+/// Lines matched in one look: at some ten microseconds each, two percent of a core. More lines only
+/// count as bytes.
 const LINES_MAX: usize = 1000;
 
-/// Read in one look where nothing is searched for but a bar: its newest state is at the end.
+/// Bytes read in one look when only a bar is searched: its newest state is at the end.
 const SKIM_BYTES: u64 = 64 * 1024;
 
-/// What a line said.
+/// The meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Said {
-    /// It matches the pattern; its step, if its first group is a number.
+    /// It matches the pattern; with its step, if its first group is a number.
     Match(Option<f64>),
-    /// A step by a bar or a line of a stock program, and its loss.
+    /// A step from a bar or a line of a stock program, and its loss.
     Shown(Stand, Option<f64>),
     Done,
 }
 
-/// Splits bytes into lines and looks at each of them.
+/// Splits bytes into lines and matches each.
 #[derive(Default)]
 pub(crate) struct LineScan {
     pattern: Option<Regex>,
     done_line: Option<String>,
     /// Without a pattern.
     shown: Option<(Reader, Steps)>,
-    /// The start is the command's, and not the setup's.
+    /// The start is the command's, not the setup's.
     is_work: bool,
     line: Vec<u8>,
     lines_left: usize,
@@ -70,12 +72,12 @@ impl LineScan {
         LineScan { pattern, done_line, shown, is_work: true, line: Vec::new(), lines_left: LINES_MAX }
     }
 
-    /// Whether each line is to be looked at.
+    /// Whether each line must be read.
     fn wants_all(&self) -> bool {
         self.pattern.is_some() || self.done_line.is_some()
     }
 
-    /// Another start of the workload, or its setup, whose bars are not the work's.
+    /// Another start of the workload, or its setup, whose bars do not count.
     fn begins(&mut self, is_work: bool) {
         self.is_work = is_work;
         if let Some((_, steps)) = &mut self.shown {
@@ -87,7 +89,7 @@ impl LineScan {
         self.lines_left = LINES_MAX;
     }
 
-    /// A carriage return ends a line too: progress bars write nothing else.
+    /// A carriage return also ends a line: progress bars write nothing else.
     pub(crate) fn feed(&mut self, bytes: &[u8], mut said: impl FnMut(Said)) {
         for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let ends = part.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r'));
@@ -101,7 +103,7 @@ impl LineScan {
         }
     }
 
-    /// The output has ended: so has its last line.
+    /// The output has ended, and so has its last line.
     pub(crate) fn end(&mut self, mut said: impl FnMut(Said)) {
         self.line_ends(&mut said);
         self.line.clear();
@@ -130,7 +132,7 @@ impl LineScan {
     }
 }
 
-/// Where in the log the scan is.
+/// The position of the scan in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub start: u32,
@@ -138,18 +140,18 @@ pub(crate) struct Place {
     pub offset: u64,
 }
 
-/// The scan of all starts, one after the other.
+/// The scan of all starts, in order.
 struct Scan {
     shared: Arc<Shared>,
     board: Board,
     lines: LineScan,
     place: Place,
     budget: u64,
-    /// What was there before the first look was written at an unknown time.
+    /// Output from before the first look was written at an unknown time.
     timed: bool,
 }
 
-/// Runs for as long as the agent lives.
+/// Runs as long as the agent.
 pub(crate) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
     let mut scan = Scan { shared, board, lines, place: Place::default(), budget: 0, timed: false };
     loop {
@@ -173,7 +175,7 @@ pub(crate) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
 }
 
 impl Scan {
-    /// Reads what is new of a start; `false` when there is more than may be read in one look.
+    /// Reads new output of a start. `false`: there is more than one look may read.
     async fn read(&mut self, follow: &Follow) -> bool {
         if follow.start > self.place.start {
             self.end_line();
@@ -208,7 +210,7 @@ impl Scan {
         true
     }
 
-    /// Reads a little; `false` when there is nothing to be had.
+    /// Reads a chunk. `false`: there is nothing to read.
     async fn chunk(&mut self, dir: &Path) -> bool {
         let path = dir.join(segment_name(self.place.segment));
         let Ok(Some(bytes)) = self.shared.outbox.files.read_from(&path, self.place.offset, CHUNK_BYTES) else { return false };
@@ -216,7 +218,7 @@ impl Scan {
         self.budget = self.budget.saturating_sub(bytes.len() as u64);
         self.board.logged(bytes.len() as u64);
         let Scan { lines, board, shared, timed, .. } = self;
-        // Of the states that came since the last look only the newest has its time.
+        // Of several new bar states, only the newest has its time.
         let mut shown = None;
         lines.feed(&bytes, |said| match said {
             Said::Shown(..) => shown = Some(said),

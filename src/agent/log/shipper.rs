@@ -1,4 +1,4 @@
-//! The shipping half of `logship`: cuts pieces, sends them, removes what has arrived.
+//! Ships the log: cuts pieces, sends them, removes shipped segments.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,53 +16,54 @@ use crate::agent::report::retry_sender::Outbox;
 use crate::agent::wake::to_next;
 use crate::jobdir::layout;
 
-/// Raw bytes of one piece: a flood of 32 MB/s makes 32 objects a second, and memory holds two of these at most.
+/// Raw bytes of one piece. A flood of 32 MB/s makes 32 objects a second, and memory holds at most
+/// two pieces.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
-/// Between two pieces that are not full: a little less than two ticks of the loop, which wake us. Output after a silence
-/// is shipped at once, and of output that goes on `lamp logs -f` is this much behind. Each piece is a file that is synced,
-/// with its folder: at one a second that was a third of all that the agent costs beside a workload that prints a line a
-/// second.
+/// The time between two pieces that are not full: a little less than two ticks of the loop, which
+/// wake the shipper. Output after a silence is shipped at once. Of continuous output, `lamp logs
+/// -f` is this much behind. Each piece is a synced file in a synced folder. One a second was a
+/// third of the agent's cost beside a workload that prints a line a second.
 const PIECE_APART: Duration = Duration::from_millis(1900);
-/// The same in a store where each write is paid for: at one a second the log would cost more than all other records. With the
-/// ticks that wake us it is a piece every three seconds, so that with the look of `lamp logs -f`, a second and a half, a line is
-/// less than five seconds old; longer, and it is not.
+/// The same for a store with paid writes: one a second would cost more than all other records. With
+/// the ticks it is a piece every three seconds. `lamp logs -f` looks every second and a half, so a
+/// line is less than five seconds old. Longer breaks that promise.
 const PIECE_APART_PAID: Duration = Duration::from_millis(2400);
-/// The same where nobody follows the log.
+/// The same if the log is not followed.
 const PIECE_APART_KEPT: Duration = Duration::from_millis(4900);
 
-/// Between two full pieces, which bounds the processor that a flood costs to 32 MB/s.
+/// The time between two full pieces, which limits a flood to 32 MB/s of work.
 const FLOOD_APART: Duration = Duration::from_millis(31);
 
-/// While the scan is a little behind.
+/// The wait while the scan is a little behind.
 const SCAN_WAIT: Duration = Duration::from_millis(20);
 
-/// The end of an output that was cut: where the error message is.
+/// The kept end of a cut output, which has the error message.
 const TAIL_BYTES: u64 = 4 << 20;
 
-/// Fast: about 500 MB/s; a log is a fifth of its size after it.
+/// About 500 MB/s; a log shrinks to a fifth.
 const ZSTD_LEVEL: i32 = 1;
 
 const STATE: &str = "log.json";
 
-/// What survives a crash of the agent.
+/// The state that survives a crash of the agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct State {
     start: u32,
     segment: u64,
     offset: u64,
-    /// The next piece; with `sending`, the one that may be in the store already.
+    /// The next piece; with `sending`, the one that may already be in the store.
     piece: u64,
     sending: Option<Piece>,
     shipped: u64,
-    /// Passed over beyond the bound, and how much of that a line in the log tells of.
+    /// Bytes skipped beyond the limit, and how many of them the log mentions.
     left_out: u64,
     told: u64,
-    /// The bound is reached: from here on only the end is kept.
+    /// The limit is reached: from now on only the end is kept.
     full: bool,
 }
 
-/// What a piece holds: `before`, then bytes of the segment from the state's offset.
+/// The content of a piece: `before`, then bytes of the segment from the state's offset.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Piece {
     before: String,
@@ -73,30 +74,31 @@ pub(crate) struct Shipper {
     shared: Arc<Shared>,
     state: State,
     bytes_max: u64,
-    /// Between two pieces that are not full.
+    /// The time between two pieces that are not full.
     apart: Duration,
     packer: Packer,
-    /// The length of the file that keeps the state.
+    /// The length of the state file.
     state_bytes: Option<usize>,
     /// When the newest piece was sent.
     shipped_at: Option<Duration>,
-    /// It was not full and the end of what there was: what the holder had counted then. `None`: there is more to send.
+    /// The holder's count when the newest piece reached the end and was not full. `None`: there is
+    /// more to send.
     rests_at: Option<u64>,
 }
 
-/// What there is to do.
+/// The next step.
 enum Step {
-    /// `last`: nothing is known behind it.
+    /// `last`: nothing is known after it.
     Ship { piece: Piece, bytes: Vec<u8>, last: bool },
     /// Something small was done; look again.
     Again,
     /// There is more, and it may wait.
     Later(Duration),
-    /// Everything that is there was shipped.
+    /// Everything present was shipped.
     AtEnd,
 }
 
-/// The first whole second, when the loop ticks, that is at least so far away.
+/// The first tick of the loop (a whole second) that is at least this far away.
 fn at_tick(now: Duration, at_least: Duration) -> Duration {
     const SECOND: Duration = Duration::from_secs(1);
     let tick = to_next(now, SECOND);
@@ -144,7 +146,8 @@ impl Shipper {
                     self.rests_at = (last && !full).then_some(printed);
                     match full {
                         true => FLOOD_APART,
-                        // The tick wakes us for what comes next: a timer of our own would only come a little before it.
+                        // The tick wakes the shipper for new output: its own timer would only fire
+                        // a little earlier.
                         false if last && !self.finishing() => self.next_look().max(self.apart),
                         false => Duration::ZERO,
                     }
@@ -169,7 +172,7 @@ impl Shipper {
         }
     }
 
-    /// Until the next piece may go, if it is not yet worth a look at the folder.
+    /// The wait until the next piece, if the folder need not be looked at yet.
     fn too_early(&self) -> Option<Duration> {
         let counted = self.rests_at.filter(|_| !self.finishing())?;
         let full = self.shared.printed().saturating_sub(counted) >= PIECE_BYTES_MAX as u64;
@@ -178,7 +181,7 @@ impl Shipper {
         (!full && !left.is_zero()).then(|| at_tick(now, left))
     }
 
-    /// Together with all others who look at something now and then.
+    /// At the same moments as other periodic looks.
     fn next_look(&self) -> Duration {
         to_next(self.shared.outbox.clock.mono(), LOOK)
     }
@@ -187,7 +190,8 @@ impl Shipper {
         self.shared.finishing.load(Ordering::Relaxed)
     }
 
-    /// Everything is shipped. Whoever waits for the end also wants the last lines to be looked at.
+    /// Everything is shipped. A caller that waits for the end also needs the last lines to be
+    /// scanned.
     fn at_end(&self) -> Duration {
         if !self.finishing() {
             return self.next_look();
@@ -231,12 +235,12 @@ impl Shipper {
         self.cut(&dir, there.len() == 1, bytes, unread, finishing)
     }
 
-    /// What of the first segment is behind us.
+    /// The shipped part of the first segment.
     fn offset_in(&self, there: &[(u64, u64)]) -> u64 {
         there.first().filter(|(number, _)| *number == self.state.segment).map_or(0, |(_, bytes)| self.state.offset.min(*bytes))
     }
 
-    /// The next piece of the segment at hand.
+    /// The next piece of the present segment.
     fn cut(&mut self, dir: &Path, newest: bool, bytes: u64, unread: u64, finishing: bool) -> Step {
         let now = self.shared.outbox.clock.mono();
         let since = self.shipped_at.map_or(self.apart, |at| now.saturating_sub(at));
@@ -245,7 +249,7 @@ impl Shipper {
         }
         let mut before = String::new();
         if self.state.full && unread > TAIL_BYTES {
-            // The end of what was too long, within its bound.
+            // The end of a log that was too long, within its limit.
             let skipped = (unread - TAIL_BYTES).min(bytes - self.state.offset);
             self.state.offset += skipped;
             self.state.left_out += skipped;
@@ -268,7 +272,7 @@ impl Shipper {
         }
     }
 
-    /// Beyond the bound, the end of the log says at least how much is missing.
+    /// Beyond the limit, the end of the log at least says how much is missing.
     fn nothing_left(&mut self) -> Step {
         if self.state.full && self.finishing() && self.state.left_out > self.state.told {
             return Step::Ship { piece: Piece { before: self.tell(), bytes: 0 }, bytes: Vec::new(), last: false };
@@ -281,7 +285,7 @@ impl Shipper {
         format!("\n[lamp: {} bytes of output were left out here]\n", self.state.left_out)
     }
 
-    /// What the start at hand is, in words.
+    /// The label of the present start.
     fn label(&self) -> String {
         let said = self.shared.follows().iter().find(|follow| follow.start == self.state.start).and_then(|follow| follow.label.clone());
         said.unwrap_or_else(|| format!("start {} of the workload", self.state.start))
@@ -292,7 +296,7 @@ impl Shipper {
         self.state.segment == 1
     }
 
-    /// The segment is shipped; the holder needs its room. The scan goes first, so that no line is missed.
+    /// The segment is shipped, and the holder needs its space. The scan must have read it first.
     fn segment_done(&mut self, dir: &Path, number: u64, follows: &[Follow], index: usize, more: bool) -> Step {
         if !self.scan_is_past(number, self.state.offset) {
             return Step::Later(SCAN_WAIT);
@@ -315,7 +319,7 @@ impl Shipper {
         }
     }
 
-    /// Beyond the bound: makes room for the holder, and leaves what the end may need.
+    /// Beyond the limit: makes space for the holder, and leaves what the end may need.
     fn pass_over(&mut self, dir: &Path, there: &[(u64, u64)], superseded: bool) -> Step {
         let mut left: u64 = there.iter().map(|(_, bytes)| bytes).sum();
         for (position, &(number, bytes)) in there.iter().enumerate() {
@@ -351,7 +355,7 @@ impl Shipper {
         self.shared.outbox.keep_line(STATE, &self.state, &mut self.state_bytes);
     }
 
-    /// The borders of the piece are written down, then it is sent for as long as it takes.
+    /// Records the range of the piece, then sends it for as long as it takes.
     async fn send(&mut self, piece: Piece, bytes: Vec<u8>) {
         self.state.sending = Some(piece.clone());
         self.keep();
@@ -375,8 +379,8 @@ impl Shipper {
         self.shipped_at = Some(outbox.clock.mono());
     }
 
-    /// What an earlier agent was sending may or may not have arrived: the same bytes again. A segment that is gone had
-    /// arrived, since it is removed only after that.
+    /// Sends the interrupted piece of an earlier agent again with the same bytes. A missing segment
+    /// was shipped, since it is removed only after that.
     async fn send_again(&mut self) {
         let Some(piece) = self.state.sending.take() else { return };
         let follows = self.shared.follows();

@@ -1,6 +1,6 @@
-//! What of the machine hinders the work or its end, and is for people to know: each is told once, and taken back when it is over.
+//! Reports machine problems to people: each once, and removed when it is over.
 //!
-//! Nothing is decided here: the work goes on. What must never live here: a verdict.
+//! The work continues. Not here: a verdict.
 
 use std::time::Duration;
 
@@ -9,24 +9,26 @@ use crate::agent::run_loop::Agent;
 use crate::instance::{Reading, Sample};
 use crate::jobdir::What;
 
-/// After so long without an answer of the metadata service a person is told. A blip of it is over sooner; later, and whoever
-/// reads it has less of the notice that may stand unseen. A look may come three seconds later: it is told within the minute.
+/// People are told after this long without an answer of the metadata service. Short outages end
+/// sooner. Longer leaves less of a notice that may be unseen. A tick may come three seconds later,
+/// still within the minute.
 const DEAF_AFTER: Duration = Duration::from_secs(55);
 
 const DEAF: &str = "the metadata service does not answer: a notice of the cloud would not be seen; the work goes on";
 
-/// With less than this a machine is not begun on ([`crate::agent::startup::preflight`]): a checkpoint or a log has no room any more. Larger, and
-/// a job that fills its disk as it was meant to is told of; smaller, and it is told when what was to be kept is lost already.
+/// With less free space a machine is not used ([`crate::agent::startup::preflight`]), since a
+/// checkpoint or a log no longer fits. Larger would report jobs that fill the disk as intended.
+/// Smaller reports only after data is lost.
 const ROOM_BYTES_MIN: u64 = 64 << 20;
 
-/// It has room again with this much: what is written and removed in turn is not told of each time.
+/// The report is removed with this much space, so that write-and-delete cycles do not repeat it.
 const ROOM_BYTES_AGAIN: u64 = 2 * ROOM_BYTES_MIN;
 
 const FULL: &str = "the disk of this machine is full, or nearly: output and checkpoints may be lost; the work goes on";
 
 const UNMEASURED: &str = "the measurements of this machine do not reach CloudWatch; the work goes on (`watch.metrics = false` publishes none)";
 
-/// What a sentence for people is about: one that is over is taken back by this.
+/// The subject of a sentence for people, by which it is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// The word of a verdict, as `stalled`.
@@ -70,7 +72,7 @@ impl Agent {
         self.attention.retain(|said| said.topic != *topic);
     }
 
-    /// `since`: on the steady clock, from when on the metadata service has not answered.
+    /// `since`: when the metadata service stopped answering, by the monotonic clock.
     pub(crate) fn tell_of_silence(&mut self, since: Option<Duration>) {
         match since {
             None => self.take_back(&Topic::Metadata),
@@ -87,7 +89,8 @@ impl Agent {
         }
     }
 
-    /// Whoever drives the job takes the alarm off that would take their silence for the machine's.
+    /// The controller then removes the alarm that would take missing measurements for a dead
+    /// machine.
     pub(crate) fn tell_of_measurements(&mut self) {
         match self.is_unmeasured() {
             true => self.attend(Topic::Metrics, UNMEASURED.to_owned()),
@@ -99,7 +102,7 @@ impl Agent {
         self.metrics.as_ref().is_some_and(Metrics::is_unheard)
     }
 
-    /// `None`: it comes, or is here.
+    /// `None`: the download progresses or is complete.
     pub(crate) fn tell_of_fetching(&mut self, told: Option<String>) {
         self.attention.retain(|said| said.topic != Topic::Fetch || told.as_ref() == Some(&said.text));
         if let Some(text) = told {

@@ -1,13 +1,13 @@
-//! Packs what is sent again and again: one zstd context for all of it.
+//! Compresses repeated batches with one zstd context.
 //!
-//! To make a context asks the processor what it is, which a virtual machine answers slowly, and takes some hundred kilobytes;
-//! for a few lines of a log that cost more than to pack them.
+//! A new context queries the processor, which is slow on a virtual machine, and takes some hundred kilobytes.
+//! For a few log lines that cost more than the compression.
 
 use std::io;
 
 use zstd::bulk::Compressor;
 
-/// Keeps its context between two packs. What comes out depends on the bytes alone, not on what was packed before.
+/// Keeps its context between calls. The output depends only on the bytes, not on earlier calls.
 pub(crate) struct Packer {
     level: i32,
     context: Option<Compressor<'static>>,
@@ -21,14 +21,14 @@ impl Packer {
     /// One frame.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// When there is not enough memory.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut context = match self.context.take() {
             Some(context) => context,
             None => Compressor::new(self.level)?,
         };
         let packed = context.compress(bytes)?;
-        // One that has failed is not used again.
+        // A context that failed is not used again.
         self.context = Some(context);
         Ok(packed)
     }

@@ -1,8 +1,9 @@
-//! The heartbeat: `status.json`, overwritten every so often and at each change, as long as the loop is alive.
+//! The heartbeat: `status.json`, overwritten regularly and at each change, while the loop runs.
 //!
-//! The loop asks at every tick whether a status is wanted, and hands one in if so. Only news are written: an agent whose
-//! loop hangs stops beating, so that its lease lapses, although this task is still running. A slow store never queues more
-//! than the newest status. Where a look costs money, the news of the job (`jobdir::change_markers`) say what a controller acts on.
+//! At every tick the loop asks whether a status is wanted, and hands one in if so. Only new ones are written.
+//! So an agent with a hung loop stops its heartbeats and loses its lease, although this task still runs. A
+//! slow store never queues more than the newest status. Where reads cost money, change markers
+//! (`jobdir::change_markers`) tell the controller what to read.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,35 +17,34 @@ use crate::instance::{Notice, Status};
 use crate::job::{AttemptPhase, CheckpointNo, ExitStatus};
 use crate::jobdir::{JobDirError, News, has_news, layout};
 
-/// The lease is renewed by this write: a hundred and twenty of them fit in a lease of 30 minutes, so that many lost in a
-/// row harm nothing. More often is money for requests (at $5 for a million writes this is 3 cents a day, beside a GPU at
-/// dollars an hour); less often leaves whoever watches behind.
+/// This write renews the lease: a lease of 30 minutes has room for 120, so many may be lost. At $5
+/// for a million writes it costs 3 cents a day, beside a GPU at dollars an hour. Less often gives
+/// users old numbers.
 const BEAT_REMOTE: Duration = Duration::from_secs(15);
 
-/// On a local disk, where somebody may sit in front of the live line: its numbers are this old at most, and what changes
-/// (phase, verdict, a checkpoint) is there at once. A file that is made and renamed costs the agent as much as a quarter
-/// of a sample; at every second tick it was an eighth of all that the agent costs.
+/// The same on a local disk, where a user may watch the live line: its numbers are at most this
+/// old. Changes (phase, verdict, a checkpoint) appear at once. Creating and renaming a file costs
+/// as much as a quarter of a sample.
 const BEAT_LOCAL: Duration = Duration::from_secs(5);
 
-/// Between two beats that the news tell of, for a controller that reads no single heartbeat of ten thousand: thirty of them fit
-/// in a lease. More often is money for writes that say what the heartbeat itself says; less often, and a few lost ones look
-/// like silence.
+/// The time between two beat markers, for a controller that cannot read ten thousand heartbeats.
+/// Thirty fit in a lease. More often costs money for no new information. Less often, a few lost
+/// ones look like silence.
 const BEAT_IN_NEWS: Duration = Duration::from_secs(60);
 
-/// As often as this at most, the loop's ticks being a second apart: a beat is due a little before its tick, or it would
-/// wait for the next.
+/// A beat is due a little before its tick, or it would wait for the next. Ticks are a second apart.
 const TICK_SLACK: Duration = Duration::from_millis(500);
 
-/// Between two writes, however fast things change: a store takes a few writes a second to one key without complaint.
+/// The least time between two writes: a store accepts a few writes a second to one key.
 const APART: Duration = Duration::from_secs(1);
 
 const SEQUENCE: &str = "heartbeat.json";
 
-/// Numbers that are set aside with one write to the local disk. A restart skips those that were not used; writing each of
-/// them down cost as much as the heartbeat itself.
+/// Sequence numbers reserved with one write to the local disk. A restart skips unused ones.
+/// Recording each number cost as much as the heartbeat itself.
 const SET_ASIDE: u64 = 100;
 
-/// The sending end. Cheap to clone; the sender lives until the last clone is dropped.
+/// The sender. Cheap to clone; its task runs until the last clone is dropped.
 #[derive(Clone)]
 pub struct Heartbeat {
     inner: Arc<Inner>,
@@ -54,12 +54,12 @@ pub struct Heartbeat {
 struct Inner {
     outbox: Outbox,
     beat: Duration,
-    /// Whether a controller may listen for news.
+    /// Whether a controller may read change markers.
     tells: bool,
     newest: Mutex<Newest>,
     wake: Notify,
     pace: Pace,
-    /// The number of the newest update that was written.
+    /// The number of the newest written update.
     written: watch::Sender<u64>,
 }
 
@@ -67,22 +67,22 @@ struct Inner {
 struct Newest {
     status: Option<Status>,
     handed_in_at: Option<Duration>,
-    /// Grows with every update handed in.
+    /// Grows with every update.
     update: u64,
-    /// The newest update differs from what was written in a way that a person waits for.
+    /// The newest update has a change that users wait for.
     changed: bool,
-    /// When the newest write was confirmed, by the steady clock.
+    /// When the newest write was confirmed, by the monotonic clock.
     written_at: Option<Duration>,
     dated: Option<(Duration, Timestamp)>,
 }
 
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Sequence {
-    /// No number above this one was ever used.
+    /// No higher number was ever used.
     sequence: u64,
 }
 
-/// What somebody who watches should see at once when it changes.
+/// Facts that a watching user should see at once when they change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen<'a> {
     pub phase: AttemptPhase,
@@ -91,7 +91,7 @@ pub struct Seen<'a> {
     pub notice: Option<&'a Notice>,
     pub starts: u32,
     pub held_until: Option<Timestamp>,
-    /// How many sentences there are.
+    /// The number of messages.
     pub attention: usize,
     pub last_checkpoint: Option<CheckpointNo>,
 }
@@ -121,15 +121,15 @@ impl Heartbeat {
         Heartbeat { inner, _task: Arc::new(task) }
     }
 
-    /// Whether what the loop sees now is worth a status: the newest one is old, or shows something else. To be asked at
-    /// every tick; a status that nobody reads is not put together.
+    /// Whether the loop's present facts need a status: the newest one is old, or differs. Called at
+    /// every tick, so that no unused status is built.
     pub fn wants(&self, now: &Seen<'_>) -> bool {
         let newest = self.inner.newest();
         let old = newest.handed_in_at.is_none_or(|at| self.inner.outbox.clock.mono().saturating_sub(at) + TICK_SLACK >= self.inner.beat);
         old || newest.status.as_ref().is_none_or(|status| Seen::of(status) != *now)
     }
 
-    /// What the loop sees now. `sequence` is filled in here.
+    /// Hands in a status. `sequence` is set here.
     pub fn update(&self, status: Status) {
         let mut newest = self.inner.newest();
         let before = newest.status.as_ref();
@@ -140,7 +140,7 @@ impl Heartbeat {
         self.inner.wake.notify_one();
     }
 
-    /// Writes the newest status now and waits for it; `false` when that took too long.
+    /// Writes the newest status now and waits for it. `false`: it took too long.
     pub async fn flush(&self, within: Duration) -> bool {
         let target = {
             let mut newest = self.inner.newest();
@@ -155,18 +155,19 @@ impl Heartbeat {
         matches!(done, Some(Ok(_)))
     }
 
-    /// A moment by the steady clock, and a time by the store's that it is not before: of the first heartbeat of this agent. `None`: not
-    /// known yet, or the store is a folder, which has the clock of this machine.
+    /// A moment by the monotonic clock, and the store's time at the latest then: from this agent's
+    /// first heartbeat. `None`: unknown yet, or the store is a folder, which uses this machine's
+    /// clock.
     pub fn dated(&self) -> Option<(Duration, Timestamp)> {
         self.inner.newest().dated
     }
 
-    /// Whether the store has said what time it is, or has no clock of its own.
+    /// Whether the store's time is known, or the store has no clock of its own.
     pub fn is_dated(&self) -> bool {
         self.dated().is_some() || self.inner.outbox.dir.store().is_folder()
     }
 
-    /// When the store last took a heartbeat, by the steady clock.
+    /// When the store last accepted a heartbeat, by the monotonic clock.
     pub fn written_at(&self) -> Option<Duration> {
         self.inner.newest().written_at
     }
@@ -178,11 +179,11 @@ impl Inner {
     }
 }
 
-/// The numbers of the heartbeats, which only grow.
+/// The sequence numbers of heartbeats, which only grow.
 struct Numbers {
     last: u64,
     set_aside: u64,
-    /// Who writes this key is settled by the lease: once it holds our words, nobody newer comes in between.
+    /// The lease decides who writes this key: once it holds our status, no newer writer appears.
     ours: bool,
 }
 
@@ -195,8 +196,8 @@ impl Numbers {
     /// `None`: no answer.
     async fn write(&mut self, outbox: &Outbox, status: &mut Status) -> Option<Result<(), JobDirError>> {
         if !self.ours {
-            // A full disk kept nothing of the numbers that were set aside: what is in the store was used all the same. Before
-            // that is known, none is written (seed 1449 of the false world: a full disk and a store that lost a read).
+            // A full disk may have lost the reserved numbers, so the number in the store counts
+            // too. Without knowing it, nothing is written.
             match outbox.within(TRY_SECS_MAX, outbox.dir.status(outbox.attempt)).await? {
                 Ok(there) => self.last = self.last.max(there.map_or(0, |there| there.sequence)),
                 Err(error) => return Some(Err(error)),
@@ -205,7 +206,7 @@ impl Numbers {
         self.last += 1;
         status.sequence = self.last;
         if self.last > self.set_aside {
-            // Before the write: a number that was spent on a lost reply is never used again.
+            // Before the write: a number that was used on a lost reply is never used again.
             self.set_aside = self.last + SET_ASIDE;
             outbox.keep(SEQUENCE, &Sequence { sequence: self.set_aside });
         }
@@ -249,15 +250,15 @@ async fn run(inner: Arc<Inner>) {
                     tracing::warn!("the heartbeat is not written and will be tried again: {problem}");
                 }
                 inner.newest().changed = true;
-                // As often as it beats anyway. After an outage that was longer than a lease whoever sweeps looks again after a minute,
-                // and must see it then (seed 7007445 of 24 h of the false world: its agent was still waiting).
+                // As often as the regular beat. After an outage longer than a lease, the sweeper
+                // looks again after a minute and must see a heartbeat by then.
                 inner.pace.wait_at_most(BEAT_REMOTE, &*outbox.clock, failures).await;
             }
         }
     }
 }
 
-/// One question for each life of an agent; it is asked again with the next heartbeat.
+/// Asks once in an agent's run; after a failure again with the next heartbeat.
 async fn date(inner: &Inner) {
     let outbox = &inner.outbox;
     if outbox.dir.store().is_folder() {
@@ -269,17 +270,17 @@ async fn date(inner: &Inner) {
     }
 }
 
-/// What the news said last.
+/// The last markers.
 #[derive(Default)]
 struct Told {
-    /// The phase, how many sentences a person should read, and whether its measurements are taken by nobody.
+    /// The phase, the number of messages, and whether its measurements are lost.
     seen: Option<(AttemptPhase, usize, bool)>,
-    /// By the steady clock.
+    /// By the monotonic clock.
     beat: Option<Duration>,
 }
 
-/// Says what a controller acts on. A failure is tried again with the next heartbeat: nothing depends on it but how soon
-/// somebody looks.
+/// Writes the change markers. After a failure it retries with the next heartbeat: the controller
+/// only notices the change later.
 async fn tell_news(outbox: &Outbox, status: &Status, told: &mut Told) {
     let tell = async |what| matches!(outbox.within(TRY_SECS_MAX, outbox.dir.tell_news(what)).await, Some(Ok(())));
     let (seen, now) = ((status.phase, status.attention.len(), status.unmeasured), outbox.clock.mono());
@@ -292,7 +293,7 @@ async fn tell_news(outbox: &Outbox, status: &Status, told: &mut Told) {
     }
 }
 
-/// The newest status, once it is due: after a change, or a beat after the last write if the loop is still alive.
+/// Returns the newest status once it is due: after a change, or a beat after the last write.
 async fn due(inner: &Inner) -> (Status, u64) {
     loop {
         let wait = {
@@ -306,7 +307,7 @@ async fn due(inner: &Inner) -> (Status, u64) {
                 newest.changed = false;
                 return (status, newest.update);
             }
-            // Without news there is nothing to wait for but them: no timer.
+            // Without a new status, no timer is needed.
             news.then(|| since.map_or(inner.beat, |since| inner.beat.saturating_sub(since)).max(APART))
         };
         let Some(wait) = wait else {

@@ -1,10 +1,10 @@
-//! What happened, in order: numbered events, kept in a local file first and then sent in batches.
+//! The events of an attempt: numbered, kept in a local file first and then sent in batches.
 //!
 //! ```text
 //!   record ──> events.jsonl (local) ──> [1 | 2 3 4 | 5 ...] ──> jobs/<job>/attempts/<n>/events/<first>.jsonl
 //! ```
-//! The local file keeps numbering and unsent events over a crash of the agent. The borders of a batch are written down
-//! before it is sent: after a crash, or a lost reply, the same bytes go under the same key again.
+//! The local file keeps numbers and unsent events over a crash of the agent. The range of a batch is
+//! recorded before it is sent: after a crash or a lost reply, the same bytes go under the same key.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,28 +17,28 @@ use tokio::sync::{Notify, watch};
 use super::retry_sender::{Outbox, Pace, Task};
 use crate::jobdir::{Event, What};
 
-/// Unsent events kept in memory. A day's job makes some hundreds, and a store that is down for 20 minutes delays about
-/// twenty; a verdict that flaps every second fills this in an hour. Smaller would lose reasons, larger costs memory (a
-/// thousand events are about 0.5 MB).
+/// Unsent events kept in memory. A day's job makes some hundreds, and 20 minutes without a store
+/// delay about twenty. A verdict that changes every second fills this in half an hour. Smaller
+/// would lose reasons; larger costs memory (a thousand events are about 0.5 MB).
 const UNSENT_MAX: usize = 2000;
 
-/// Beyond [`UNSENT_MAX`], room for what must not be lost: phases, ends, checkpoints, losses.
+/// Extra capacity beyond [`UNSENT_MAX`] for important events: phases, ends, checkpoints, losses.
 const UNSENT_RESERVE: usize = 200;
 
-/// Events in one object: large enough to drain a backlog at once, small enough for one small write.
+/// Events in one object: large enough to send a backlog at once, small enough for one small write.
 const BATCH_MAX: usize = 200;
 
-/// How long an ordinary event may wait for company. A watcher sees it that much later; each batch is one write to the
-/// store.
+/// How long an ordinary event may wait for others. Users see it that much later; each batch is one
+/// write.
 const GATHER: Duration = Duration::from_secs(2);
 
-/// The local file is begun anew beyond this size, once everything in it was sent.
+/// The local file is restarted beyond this size, once all of it is sent.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
 const EVENTS: &str = "events.jsonl";
 const BORDERS: &str = "events.borders.json";
 
-/// The sending end. Cheap to clone; the sender lives until the last clone is dropped.
+/// The sender. Cheap to clone; its task runs until the last clone is dropped.
 #[derive(Clone)]
 pub struct Journal {
     inner: Arc<Inner>,
@@ -48,7 +48,7 @@ pub struct Journal {
 struct Inner {
     outbox: Outbox,
     book: Mutex<Book>,
-    /// Something was recorded, or somebody waits.
+    /// Something was recorded, or a caller waits.
     wake: Notify,
     pace: Pace,
     acked: watch::Sender<u64>,
@@ -58,13 +58,13 @@ struct Book {
     next: u64,
     unsent: VecDeque<Event>,
     borders: Borders,
-    /// Events for which there was no room, not yet reported.
+    /// Events that were dropped for lack of space, not yet reported.
     dropped: u64,
     file_bytes: u64,
     disk_failed: bool,
 }
 
-/// Everything up to `acked` is in the store; `acked + 1 ..= sending` is on its way as one batch.
+/// Everything up to `acked` is in the store. `acked + 1 ..= sending` is being sent as one batch.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Borders {
     acked: u64,
@@ -72,7 +72,7 @@ struct Borders {
 }
 
 impl Journal {
-    /// Takes up what an earlier agent left in the state folder, and starts the sender.
+    /// Continues from the state of an earlier agent, and starts the sender.
     pub fn start(outbox: Outbox) -> Self {
         let book = Book::open(&outbox);
         let (acked, _) = watch::channel(book.borders.acked);
@@ -81,8 +81,8 @@ impl Journal {
         Journal { inner, _task: Arc::new(task) }
     }
 
-    /// Numbers and keeps an event, and leaves the rest to the sender. Gives its number; `None` when there was no room for
-    /// it, which is itself reported later.
+    /// Numbers and keeps an event; the sender does the rest. Returns its number. `None`: there was
+    /// no space, which is reported later.
     pub fn record(&self, what: What) -> Option<u64> {
         let important = important(&what);
         let seq = self.inner.book().add(&self.inner.outbox, what, important);
@@ -90,7 +90,7 @@ impl Journal {
         seq
     }
 
-    /// Waits until everything recorded so far is in the store; `false` when that took too long.
+    /// Waits until everything recorded so far is in the store. `false`: it took too long.
     pub async fn flush(&self, within: Duration) -> bool {
         let target = self.inner.book().next - 1;
         let mut acked = self.inner.acked.subscribe();
@@ -107,7 +107,7 @@ impl Journal {
     }
 }
 
-/// What a person watches for; a verdict that changes may wait two seconds.
+/// Events that users wait for. A changed verdict may wait two seconds.
 fn important(what: &What) -> bool {
     !matches!(what, What::Verdict { .. } | What::Agent { .. } | What::Unknown)
 }
@@ -130,7 +130,7 @@ async fn run(inner: Arc<Inner>) {
 }
 
 impl Inner {
-    /// Waits for company, until something important comes, somebody waits, or it has been long enough.
+    /// Waits for more events, until an important one comes, a caller waits, or the time is over.
     async fn gather(&self) {
         let clock = &self.outbox.clock;
         let end = clock.mono() + GATHER;
@@ -161,7 +161,7 @@ impl Book {
         let last = events.last().map_or(0, |event| event.seq).max(borders.acked).max(borders.sending);
         let unsent: VecDeque<Event> = events.into_iter().filter(|event| event.seq > borders.acked).collect();
         let mut book = Book { next: last + 1, unsent, borders, dropped: 0, file_bytes: 0, disk_failed: false };
-        // Also cuts off a line that a crash left half written.
+        // Also cuts off a line that a crash left incomplete.
         book.rewrite(outbox);
         book
     }
@@ -178,7 +178,8 @@ impl Book {
         match outbox.files.append(&outbox.state.join(EVENTS), &line) {
             Ok(()) => self.file_bytes += line.len() as u64,
             Err(error) if !self.disk_failed => {
-                // They still go to the store; only a crash of the agent before that would lose them.
+                // They still go to the store. Only a crash of the agent before that would lose
+                // them.
                 tracing::warn!("events are no longer kept on disk: {error}");
                 self.disk_failed = true;
             }
@@ -189,7 +190,7 @@ impl Book {
         Some(seq)
     }
 
-    /// The batch whose borders are drawn, if one is.
+    /// The batch whose range is set, if there is one.
     fn batch(&self) -> Option<Vec<Event>> {
         let Borders { acked, sending } = self.borders;
         (sending > acked).then(|| self.unsent.iter().take_while(|event| event.seq <= sending).cloned().collect())
@@ -202,7 +203,7 @@ impl Book {
         }
     }
 
-    /// The batch is in the store. Gives the number up to which everything is.
+    /// The batch is in the store. Returns the last number in the store.
     fn acknowledge(&mut self, outbox: &Outbox) -> u64 {
         self.borders.acked = self.borders.sending;
         while self.unsent.front().is_some_and(|event| event.seq <= self.borders.acked) {
@@ -213,7 +214,7 @@ impl Book {
             self.dropped = 0;
             self.add(outbox, What::Loss { text }, true);
         }
-        // The rest goes out as the next batch at once.
+        // The rest is sent as the next batch at once.
         self.close_batch(outbox);
         outbox.keep(BORDERS, &self.borders);
         if self.unsent.is_empty() && self.file_bytes > FILE_BYTES_MAX {

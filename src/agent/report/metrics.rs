@@ -1,14 +1,15 @@
-//! What is measured, for CloudWatch: one batch a minute, from the loop's own samples.
+//! Measurements for CloudWatch: one batch a minute, from the loop's samples.
 //!
 //! ```text
-//!   a row a second ──> the minute in hand ──> the newest full minute ──> ports::Meter, once
+//!   a row a second ──> the current minute ──> the newest full minute ──> ports::Meter, once
 //! ```
-//! The minute is closed by the loop and not by a clock of its own, so that a loop that hangs falls silent: an alarm on the
-//! missing heartbeat then does what it was armed for. A meter that fails or is slow loses minutes and delays nothing.
-//! A batch is sent within seconds of its minute or not at all, so it carries no date: CloudWatch dates it on arrival. Its rule for
-//! PutMetricData: without a `Timestamp` a data point counts from when it was received; with one, it may be two weeks old or two hours
-//! ahead, and an alarm looks for it where it was dated. By a clock that is minutes off, that is where the alarm does not look.
-//! What must never live here: a verdict, a retry, a time of day.
+//! The loop closes the minute, not a timer, so a hung loop falls silent. Then the alarm on the missing
+//! heartbeat fires as intended. A meter that fails or is slow loses minutes and delays nothing.
+//!
+//! A batch is sent within seconds of its minute or not at all, so it has no timestamp. The rule of
+//! PutMetricData: a data point without a `Timestamp` counts from its arrival. With one, it may be two weeks
+//! old or two hours ahead, and an alarm looks at that time. With a clock that is minutes off, the alarm would
+//! miss it. Not here: a verdict, a retry, a time of day.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +22,15 @@ use super::retry_sender::{TRY_SECS_MAX, Task, chain, within};
 use crate::instance::{Rates, Reading};
 use crate::ports::{Clock, Datum, Meter, Stat, Unit};
 
-/// What CloudWatch keeps for 15 days; more often costs more and says no more to an alarm that counts minutes.
+/// CloudWatch keeps minutes for 15 days. More often costs more and does not help an alarm that
+/// counts minutes.
 const BATCH: Duration = Duration::from_secs(60);
 
-/// So many minutes in a row that nobody has taken are told of. One may be lost at any time; an alarm waits for five at least, and who
-/// takes it off needs a heartbeat and a tick for that.
+/// This many lost minutes in a row are reported. One may be lost at any time. An alarm waits for at
+/// least five, and removing it takes a heartbeat and a tick.
 const LOST_MINUTES: u32 = 2;
 
-/// The sending end; the sender lives as long as this.
+/// The sender; its task runs as long as this.
 pub struct Metrics {
     inner: Arc<Inner>,
     _task: Task,
@@ -45,7 +47,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Hand {
-    /// By the steady clock; `None`: before the first tick.
+    /// By the monotonic clock. `None`: before the first tick.
     begun: Option<Duration>,
     minute: Minute,
     /// The newest full minute, until it is taken.
@@ -59,7 +61,7 @@ pub struct Minute {
 }
 
 impl Minute {
-    /// Takes in a row; what is unknown in it is left out, and never zero.
+    /// Adds a row. Unknown values are left out, never counted as zero.
     pub fn add(&mut self, rates: &Rates, quiet_secs: Option<f64>) {
         for (name, unit, reading) in [
             ("GPUUtilization", Unit::Percent, &rates.gpu_percent),
@@ -84,7 +86,7 @@ impl Minute {
         }
     }
 
-    /// The batch: what was measured, and that the loop is alive.
+    /// The batch: the measurements, and a heartbeat of the loop.
     fn close(&mut self) -> Vec<Datum> {
         let stats = std::mem::take(&mut self.stats);
         let heartbeat = Datum { name: "Heartbeat", unit: Unit::Count, stat: Stat::one(1.0) };
@@ -104,12 +106,13 @@ impl Metrics {
         self.inner.hand().minute.add(rates, quiet_secs);
     }
 
-    /// Whether the last minutes were taken by nobody.
+    /// Whether the last minutes were lost.
     pub fn is_unheard(&self) -> bool {
         self.inner.unheard.load(Ordering::Relaxed)
     }
 
-    /// The loop is alive; it says so at every tick. The first beat goes out at once, so that an alarm has something to miss.
+    /// The loop calls this at every tick. The first beat is sent at once, so that an alarm can miss
+    /// it.
     pub fn beat(&self) {
         let now = self.inner.clock.mono();
         let mut hand = self.inner.hand();
@@ -179,7 +182,7 @@ mod tests {
         assert_eq!(minute.close().len(), 1, "the next begins anew, and still says that we live");
     }
 
-    /// Whoever reads them in the console, or sets an alarm on one, goes by these names and units.
+    /// Users see these names and units in the console and set alarms on them.
     #[test]
     fn all_that_is_known_is_published_by_its_name_and_unit() {
         let mut minute = Minute::default();

@@ -1,4 +1,4 @@
-//! What the agent tells: heartbeat, events, samples, metrics, and the requests that it reads.
+//! The agent's reports: heartbeat, events, samples, metrics; and the requests that it reads.
 
 pub(crate) mod attention;
 pub(crate) mod batch;

@@ -1,7 +1,7 @@
-//! Asks the machine's metadata once a second whether the cloud is about to take it.
+//! Asks the metadata service once a second whether the cloud will interrupt the machine.
 //!
-//! An answer that does not come is not "no notice": the last good answer stands, with the time at which it came. One poll
-//! is in flight at a time, so that a service that hangs costs nothing but its own slot.
+//! A missing answer does not mean "no notice": the last good answer counts, with its time. Only one poll runs
+//! at a time, so a hung service blocks nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +14,32 @@ use crate::agent::wake::to_next;
 use crate::instance::{Notice, Tags};
 use crate::ports::{Clock, Metadata};
 
-/// EC2 documents five seconds; a second costs a local request and gives the save four seconds more of its 120.
+/// EC2 documents five seconds. One second costs a local request and gives the save four of the 120
+/// seconds more.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Between two looks at the tags. An extension is asked for long before the old cap; every second would be a second request
-/// for nothing.
+/// The time between two looks at the tags. Users extend long before the old cap, so every second
+/// would be wasteful.
 const TAGS_EVERY: Duration = Duration::from_secs(30);
 
-/// An adapter has shorter limits of its own; this one is for an adapter that hangs.
+/// For an adapter that hangs. Adapters have shorter limits of their own.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct NoticeFacts {
     /// The notices of the last good answer.
     pub notices: Vec<Notice>,
-    /// When that answer came, by the steady clock; `None`: never yet.
+    /// When that answer came, by the monotonic clock. `None`: never yet.
     pub answered: Option<Duration>,
-    /// Failed polls since then, and when the first of them was asked.
+    /// Failed polls since then, and when the first of them was sent.
     pub failures: u32,
     pub silent_since: Option<Duration>,
-    /// The hard cap by the machine's own tags, which a user's extension raises; `None`: not known yet, or there is none.
+    /// The hard cap in the machine's tags, which a user's extension raises. `None`: unknown yet, or
+    /// there is none.
     pub kill_at: Option<Timestamp>,
 }
 
-/// Polls once a second; dropping it ends that.
+/// Polls once a second until it is dropped.
 pub struct NoticeWatch {
     facts: watch::Receiver<NoticeFacts>,
     _task: Task,
@@ -60,13 +62,14 @@ impl NoticeWatch {
         NoticeWatch { facts, _task, _tags }
     }
 
-    /// `changed` resolves when the notices do, or when answers begin to fail; the facts are always the newest.
+    /// `changed` resolves when the notices change, or when answers begin to fail. The facts are the
+    /// newest.
     pub fn subscribe(&self) -> watch::Receiver<NoticeFacts> {
         self.facts.clone()
     }
 }
 
-/// Looks after the hard cap beside the notices, so that a look that hangs delays none of them.
+/// Reads the hard cap in parallel, so that a hung read does not delay a notice.
 async fn watch_tags(sender: Arc<watch::Sender<NoticeFacts>>, metadata: Arc<dyn Metadata>, clock: Arc<dyn Clock>) {
     loop {
         if let Some(Ok(identity)) = within(&*clock, ANSWER_MAX, metadata.identity()).await
@@ -78,7 +81,7 @@ async fn watch_tags(sender: Arc<watch::Sender<NoticeFacts>>, metadata: Arc<dyn M
     }
 }
 
-/// Wakes the receivers only for news: a loop should not wake each second to learn that nothing happened.
+/// Wakes the receivers only for changes, so that the loop can sleep.
 fn take(sender: &watch::Sender<NoticeFacts>, answer: Option<Result<Vec<Notice>, String>>, asked: Duration, now: Duration) {
     sender.send_if_modified(|facts| match answer {
         Some(Ok(notices)) => {

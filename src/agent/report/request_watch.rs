@@ -1,4 +1,4 @@
-//! The wishes that people leave in the job directory, looked for again and again.
+//! Polls the requests that users leave in the job directory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,19 +14,18 @@ use crate::job::{Request, Wish};
 use crate::jobdir::What;
 use crate::policy::Wishes;
 
-/// Two seconds on a local disk, five over the network: a person who types `lamp stop` waits this long, and each look is
-/// one listing.
+/// Poll intervals: a user who types `lamp stop` waits this long, and each poll is one listing.
 const EVERY_LOCAL: Duration = Duration::from_secs(2);
 const EVERY_REMOTE: Duration = Duration::from_secs(5);
 
-/// How long a limit waits for the first read. Every answer of a bucket takes a tenth of a second; longer, and a store that is down
-/// is a minute more of each machine that has nothing left to spend.
+/// How long a limit waits for the first read. A bucket answers in a tenth of a second. With a store
+/// that is down, longer costs more on every machine that has reached its limit.
 const FIRST_READ_MAX: Duration = Duration::from_secs(60);
 
-/// What was asked for so far. Stays as it was while the store does not answer: a wish is never un-wished.
+/// The requests so far. Unchanged while the store does not answer: requests are never withdrawn.
 pub type Requests = Wishes;
 
-/// The looking task; it ends with this handle.
+/// The polling task, which ends with this handle.
 pub struct RequestWatch {
     pub wishes: watch::Receiver<Requests>,
     began: Duration,
@@ -67,18 +66,19 @@ impl RequestWatch {
         RequestWatch { wishes: receiver, began, was_read, _task: task }
     }
 
-    /// Whether what was added to the limits is known, or will hardly be soon; `now` is on the steady clock.
+    /// Whether extensions of the limits are known, or will not come soon. `now`: by the monotonic
+    /// clock.
     pub fn are_known(&self, now: Duration) -> bool {
         self.was_read.load(Ordering::Relaxed) || self.were_waited_for(now)
     }
 
-    /// Whether a limit has waited for the store's first words for as long as it does.
+    /// Whether a limit has waited long enough for the store's first answer.
     pub fn were_waited_for(&self, now: Duration) -> bool {
         now.saturating_sub(self.began) > FIRST_READ_MAX
     }
 }
 
-/// `wishes.json`: the newest request that the journal knows.
+/// `wishes.json`: the newest request that is in the journal.
 const NOTED: &str = "wishes.json";
 
 #[derive(Default, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ struct Noted {
     number: u32,
 }
 
-/// Writes down what is seen for the first time. A rehearsed interruption is a matter between the controller and the cloud.
+/// Records new requests. A rehearsed interruption only concerns the controller and the cloud.
 fn note(outbox: &Outbox, journal: &Journal, requests: &[Request]) {
     let noted = outbox.recall::<Noted>(NOTED).unwrap_or_default().number;
     let new = requests.iter().filter(|request| request.number > noted);

@@ -1,10 +1,10 @@
-//! What every sender needs, and how each of them tries: for as long as it lives, politely, and never in anybody's way.
+//! The common part of all senders: retries with backoff, for as long as the sender runs.
 //!
 //! ```text
 //!   facts ──> sender (bounded buffer, state in a local file) ──> try ──> wait 1 s, 2 s, ... 60 s ──> try ──> ...
 //! ```
-//! A store that is down is an ordinary state. Nobody waits for a sender except the drain, and that with a deadline.
-//! What must never live here: what is sent (each sender knows its own), a panic on what a disk or a store may do.
+//! A store that is down is a normal state. Only the drain waits for a sender, with a deadline. Not here:
+//! what is sent (each sender knows its own), or a panic on a disk or store error.
 
 use std::error::Error;
 use std::future::Future;
@@ -24,25 +24,25 @@ use crate::jobdir::JobDir;
 pub(crate) use crate::ports::chain;
 use crate::ports::{Clock, Files};
 
-/// The first wait after a failure: shorter hammers a store that is restarting, longer delays what a single lost reply
-/// held up.
+/// The first wait after a failure. Shorter overloads a store that restarts; longer delays after a
+/// single lost reply.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// The longest wait between two tries. Longer, and a store that is back goes unnoticed while the machine bills; shorter,
-/// and ten thousand agents keep a struggling store down.
+/// The longest wait between two tries. Longer leaves a recovered store unnoticed while the machine
+/// bills. Shorter lets ten thousand agents keep a weak store down.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// While somebody waits in a drain: the machine may have seconds to live, so tries follow each other at this distance.
+/// The longest wait during a drain, when the machine may have only seconds.
 const WAIT_MAX_HURRIED: Duration = Duration::from_secs(2);
 
-/// How long one small write may take before it is given up and tried again: a hanging connection must not outlive an
-/// interruption notice.
+/// The timeout of one small write: a hung connection must not use up an interruption notice.
 pub(crate) const TRY_SECS_MAX: Duration = Duration::from_secs(20);
 
-/// A file of lines begins anew beyond this: some minutes of one line a second, read once after a crash.
+/// A file of lines restarts beyond this size: some minutes of one line a second, read once after a
+/// crash.
 const LINES_BYTES_MAX: usize = 64 * 1024;
 
-/// The wires of one attempt. Cheap to clone.
+/// The connections of one attempt. Cheap to clone.
 #[derive(Clone)]
 pub struct Outbox {
     pub dir: JobDir,
@@ -54,7 +54,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// What was kept under this name; what cannot be read counts as nothing, since state only saves work.
+    /// Reads a kept record. One that cannot be read counts as none, since state only saves work.
     pub(crate) fn recall<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let path = self.state.join(name);
         match self.files.read(&path) {
@@ -66,14 +66,15 @@ impl Outbox {
         }
     }
 
-    /// Keeps a small record. A full disk costs at most repeated work after a crash, so it is logged and nothing more.
+    /// Keeps a small record. A full disk only costs repeated work after a crash, so an error is
+    /// just logged.
     pub(crate) fn keep<T: Serialize>(&self, name: &str, record: &T) {
         if let Err(error) = self.try_keep(name, record) {
             tracing::warn!("cannot write {}: {error}", self.state.join(name).display());
         }
     }
 
-    /// The same, for what must be kept before something is done.
+    /// The same, for a record that must be kept before the next action.
     pub(crate) fn try_keep<T: Serialize>(&self, name: &str, record: &T) -> std::io::Result<()> {
         let bytes = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
         self.files.replace(&self.state.join(name), &bytes)
@@ -86,9 +87,9 @@ impl Outbox {
         bytes.split(|byte| *byte == b'\n').rev().find_map(|line| serde_json::from_slice(line).ok())
     }
 
-    /// Keeps a small record that changes every second: as one more line of a file that begins anew now and then, since a
-    /// file that is made and renamed costs the file system ten times as much. `bytes` is how long the file is, as far as
-    /// this process knows.
+    /// Keeps a small record that changes every second: appends a line to a file that restarts now
+    /// and then. Creating and renaming a file costs ten times as much. `bytes`: the known length of
+    /// the file.
     pub(crate) fn keep_line<T: Serialize>(&self, name: &str, record: &T, bytes: &mut Option<usize>) {
         let path = self.state.join(name);
         let mut line = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
@@ -98,19 +99,20 @@ impl Outbox {
             Some(_) => self.files.append(&path, &line),
             None => self.files.replace(&path, &line),
         };
-        // A line that was cut short would spoil the next: after a failure, and in a new process, the file begins anew.
+        // An incomplete line would corrupt the next one: after a failure and in a new process, the
+        // file restarts.
         *bytes = kept.is_ok().then(|| before.unwrap_or(0) + line.len());
         if let Err(error) = kept {
             tracing::warn!("cannot write {}: {error}", path.display());
         }
     }
 
-    /// The result of a future, or `None` when it takes longer than `limit`.
+    /// The result of a future. `None`: it takes longer than `limit`.
     pub(crate) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         within(&*self.clock, limit, future).await
     }
 
-    /// Tries until it works. Gives the number of failures before that.
+    /// Retries until it works. Returns the number of failures before that.
     pub(crate) async fn persist<'a, E: Error>(&self, what: &str, pace: &Pace, attempt: impl Fn() -> BoxFuture<'a, Result<(), E>>) -> u32 {
         let mut failures = 0;
         loop {
@@ -132,24 +134,24 @@ impl Outbox {
     }
 }
 
-/// How fast a sender tries again, and whether somebody waits for it.
+/// How fast a sender retries, and whether a caller waits for it.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// How many wait.
+    /// The number of waiting callers.
     hurried: AtomicU32,
     kick: Notify,
-    /// Since when nothing has come through, by the steady clock.
+    /// Since when every try failed, by the monotonic clock.
     failing: Mutex<Option<Duration>>,
 }
 
 impl Pace {
-    /// Somebody waits: try now, and then often.
+    /// A caller waits: try now, and then often.
     pub(crate) fn hurry(&self) {
         self.hurried.fetch_add(1, Ordering::Relaxed);
         self.kick.notify_waiters();
     }
 
-    /// One of them waits no longer.
+    /// One caller waits no longer.
     pub(crate) fn relax(&self) {
         self.hurried.fetch_sub(1, Ordering::Relaxed);
     }
@@ -158,18 +160,18 @@ impl Pace {
         self.hurried.load(Ordering::Relaxed) > 0
     }
 
-    /// Something came through.
+    /// A try succeeded.
     pub(crate) fn came(&self) {
         *self.failing.lock().expect("it is only read and set") = None;
     }
 
-    /// For how long every try has failed.
+    /// How long every try has failed.
     pub(crate) fn failing_for(&self, clock: &dyn Clock) -> Duration {
         let since = *self.failing.lock().expect("it is only read and set");
         since.map_or(Duration::ZERO, |since| clock.mono().saturating_sub(since))
     }
 
-    /// Keeps a distance between two writes, unless somebody waits.
+    /// Waits between two writes, unless a caller waits.
     pub(crate) async fn rest(&self, clock: &dyn Clock, time: Duration) {
         if self.hurried() {
             return;
@@ -181,7 +183,7 @@ impl Pace {
         }
     }
 
-    /// Waits before the next try, after so many failures in a row.
+    /// Waits before the next try, after this many failures in a row.
     pub(crate) async fn wait(&self, clock: &dyn Clock, failures: u32) {
         self.wait_at_most(WAIT_MAX, clock, failures).await;
     }
@@ -221,7 +223,7 @@ pub(crate) async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl F
     tokio::select! {
         biased;
         value = future => Some(value),
-        // Nobody sets a clock for what is answered at once.
+        // Start no timer for a future that is ready at once.
         () = async { clock.sleep(limit).await } => None,
     }
 }

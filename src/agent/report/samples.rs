@@ -1,7 +1,8 @@
-//! What was measured, for `lamp explain` and `lamp replay`: a row for each sample, a compressed batch a minute.
+//! Measurements for `lamp explain` and `lamp replay`: a row for each sample, a compressed batch a minute.
 //!
-//! Bounded: with the store down, the oldest minutes are dropped first and counted, since the newest explain what happens
-//! next. A crash of the agent loses at most the minute in hand and what was waiting; batch numbers are never used twice.
+//! Bounded: while the store is down, the oldest minutes are dropped first and counted, since the newest
+//! explain the end. A crash of the agent loses at most the current minute and waiting batches. Batch numbers
+//! are never used twice.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,23 +18,25 @@ use super::retry_sender::{Outbox, Pace, Task};
 use crate::instance::Rates;
 use crate::jobdir::layout;
 
-/// One object a minute: shorter costs a write each time, longer loses more with a crash and shows `lamp explain` less.
+/// One object a minute. Shorter costs more writes; longer loses more in a crash and shows `lamp
+/// explain` less.
 const BATCH: Duration = Duration::from_secs(60);
 
-/// Rows in hand, uncompressed. A minute at one row a second is about 25 KB; more means that rows come faster than planned,
-/// and a batch is then closed early.
+/// Uncompressed rows of a batch. A minute of one row a second is about 25 KB. With faster rows, a
+/// batch is closed early.
 const ROWS_BYTES_MAX: usize = 256 * 1024;
 
-/// Compressed batches that wait for the store: at 2 to 4 KB a minute this is three hours and more, in an agent that may use
-/// 12 MiB in all.
+/// Compressed batches that wait for the store. At 2 to 4 KB a minute this is over three hours, in
+/// an agent that may use 12 MiB.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Rows repeat their names: even a fast level brings them to a tenth, and a minute compresses in less than a millisecond.
+/// Rows repeat their names: even a fast level reduces them to a tenth, in less than a millisecond a
+/// minute.
 const ZSTD_LEVEL: i32 = 3;
 
 const NUMBER: &str = "samples.json";
 
-/// The sending end. Cheap to clone; the sender lives until the last clone is dropped.
+/// The sender. Cheap to clone; its task runs until the last clone is dropped.
 #[derive(Clone)]
 pub struct Samples {
     inner: Arc<Inner>,
@@ -45,7 +48,7 @@ struct Inner {
     queue: Mutex<Queue>,
     wake: Notify,
     pace: Pace,
-    /// Number of the newest batch that is in the store.
+    /// Number of the newest batch in the store.
     sent: watch::Sender<u64>,
 }
 
@@ -82,7 +85,7 @@ impl Samples {
         Samples { inner, _task: Arc::new(task) }
     }
 
-    /// Takes a row in; never waits.
+    /// Adds a row. Never waits.
     pub fn push(&self, rates: &Rates) {
         let now = self.inner.outbox.clock.mono();
         let mut queue = self.inner.queue();
@@ -98,7 +101,7 @@ impl Samples {
         }
     }
 
-    /// Ships the rest; gives what was lost, as sentences for the outcome.
+    /// Ships the rest. Returns losses as sentences for the outcome.
     pub async fn finish(&self, within: Duration) -> Vec<String> {
         let target = {
             let mut queue = self.inner.queue();
@@ -129,7 +132,7 @@ impl Queue {
         }
         let rows = std::mem::take(&mut self.count);
         let compressed = self.packer.pack(&self.rows);
-        // Their room is for the next.
+        // Keeps the capacity for the next batch.
         self.rows.clear();
         let Ok(body) = compressed.inspect_err(|error| tracing::warn!("cannot compress samples: {error}")) else {
             self.dropped += rows;
@@ -137,10 +140,10 @@ impl Queue {
         };
         self.waiting.push_back(Batch { number: self.next, rows, body: Bytes::from(body) });
         self.next += 1;
-        // Before it is sent: a number that was used is never used again.
+        // Before the send: a used number is never used again.
         outbox.keep(NUMBER, &Next { next: self.next });
         let bytes = |waiting: &VecDeque<Batch>| waiting.iter().map(|batch| batch.body.len()).sum::<usize>();
-        // The front is on its way; the next oldest goes.
+        // The front is being sent; the next oldest is dropped.
         while bytes(&self.waiting) > WAITING_BYTES_MAX && self.waiting.len() > 2 {
             self.dropped += self.waiting.remove(1).map_or(0, |batch| batch.rows);
         }

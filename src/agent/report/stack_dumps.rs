@@ -1,4 +1,4 @@
-//! Keeps what a stalled workload is waiting for, before anything is done about it.
+//! Keeps what a stalled workload waits for, before the agent acts on the stall.
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use super::retry_sender::{Outbox, chain};
 use crate::jobdir::{What, layout};
 use crate::ports::{Scope, Stacks};
 
-/// Enough for hundreds of threads with their stacks; more is not read by anybody and delays the restart.
+/// Enough for hundreds of threads with their stacks. More is not read and delays the restart.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// All of it may take so long: the stalled job waits, and needs its restart more than the picture. Shorter, and a busy machine with
-/// hundreds of threads has none; longer, and whoever is stuck in the kernel, whose `/proc` may never answer, holds up the ladder.
+/// The time for everything, since the stalled job needs its restart more than the dump. Shorter
+/// leaves a busy machine with hundreds of threads without one. Longer delays the restart if `/proc`
+/// of a process stuck in the kernel does not answer.
 const WITHIN: Duration = Duration::from_secs(15);
 
-/// One try to store the text: some of them fit.
+/// One try to store the text; several fit.
 const TRY_MAX: Duration = Duration::from_secs(5);
 
-/// After a refusal.
+/// The wait after a refusal.
 const AGAIN: Duration = Duration::from_secs(2);
 
 const NUMBER: &str = "stacks.json";
@@ -30,8 +31,8 @@ struct Number {
     number: u64,
 }
 
-/// Writes down what the tree is waiting for, and records it. Gives the key, or `None` when the tree did not answer in time or the store
-/// did not take it: whoever asked goes on without.
+/// Records what the process tree waits for. Returns the key. `None`: the tree did not answer in
+/// time or the store did not accept it, and the caller continues.
 pub async fn collect(outbox: &Outbox, journal: &Journal, stacks: &dyn Stacks, scope: &Scope) -> Option<String> {
     let number = outbox.recall::<Number>(NUMBER).unwrap_or_default().number + 1;
     outbox.keep(NUMBER, &Number { number });

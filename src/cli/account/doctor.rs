@@ -115,8 +115,7 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     let (failures, unknown, warnings) = (number(Level::Failure), number(Level::Unknown), number(Level::Warning));
     printer.note(match (failures, unknown, warnings) {
         (0, 0, 0) => "all is well".to_owned(),
-        // Nothing here uses AWS yet, so this is only a warning. The note still says that AWS cannot
-        // be used.
+        // Nothing here uses AWS yet, so this is only a warning.
         (0, 0, warnings) if checks.iter().any(|check| check.check == "credentials" && check.level == Level::Warning) => {
             format!("nothing that is set up is broken, and AWS cannot be used yet; warnings: {warnings}")
         }
@@ -151,7 +150,6 @@ fn configuration(context: &Context) -> Check {
     }
 }
 
-/// Reads the job root the way jobs do.
 async fn place(context: &Context) -> Check {
     let name = "job root";
     let said = format!("{} (from the {})", context.job_root, context.job_root_origin);

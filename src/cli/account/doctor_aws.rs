@@ -34,10 +34,8 @@ mod asked {
         who: OnceCell<(Who, Result<i64, String>)>,
         names: OnceCell<SetupNames>,
         said: AwsFile,
-        /// The machine settings of jobs whose file sets none.
         machine: MachineFile,
         owner: String,
-        /// Whether jobs have an alarm when their file does not say.
         armed: bool,
         bucket: Option<(String, String)>,
         workstation: Workstation,
@@ -92,7 +90,6 @@ mod asked {
         }
     }
 
-    /// The result of a check that was skipped because the identity is unknown.
     async fn unasked(desk: &Desk, name: &str) -> Vec<Check> {
         vec![match desk.who().await {
             Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer").fix(AFTER_CREDENTIALS),
@@ -177,7 +174,7 @@ mod asked {
     async fn region(desk: &Desk) -> Check {
         let (home, known) = desk.doctor.home().await;
         let all = desk.doctor.regions().await;
-        // AWS adds regions after a release, and an emulator has its own: a warning, not a failure.
+        // AWS adds regions after a release, and an emulator has its own.
         let unknown = all.iter().find_map(|name| region_arg::unknown(name));
         match (known, unknown, all.len()) {
             (true, Some(unknown), _) => {

@@ -71,7 +71,7 @@ async fn left_behind(context: &Context, changed: &[String], next: &str) -> Optio
 /// accounts.
 const ELSEWHERE: [&str; 5] = ["cn-", "us-gov-", "us-iso", "eusc-", "eu-isoe-"];
 
-/// Without prices and a job root no machine can be bought there, so a bucket and roles are useless.
+/// No machine can be bought there, so a bucket and roles are useless.
 fn refuse_elsewhere(regions: &[String]) -> Result<(), Fault> {
     let Some(region) = regions.iter().find(|region| ELSEWHERE.iter().any(|other| region.starts_with(other))) else { return Ok(()) };
     let what = format!("`{region}` is in a partition of AWS of its own, whose prices and addresses of S3 this version does not know");
@@ -148,7 +148,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(left_undone(context, &lines))
 }
 
-/// Warns, at the very end, about what machines still lack.
 fn left_undone(context: &Context, lines: &[SetupLine]) -> ExitCode {
     let lacking: Vec<&SetupLine> = lines.iter().filter(|line| line.lacks).collect();
     for line in &lacking {
@@ -170,14 +169,13 @@ async fn planned(args: &Args, context: &Context, setup: &AwsSetup, found: &Setup
 /// The command that continues after a failed step.
 const AGAIN: &str = "lamp init aws";
 
-/// The caller that made the role writes its policy with the next call, and IAM shows it within
-/// seconds. After this time that caller must have stopped.
+/// The other caller writes the role's policy next, and IAM shows it within seconds. Later, that
+/// caller must have stopped.
 const POLICY_FOLLOWS_WITHIN: Duration = Duration::from_secs(12);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Two calls ran at once. The one that made the role chose its job root. This one looks again and
-/// does the rest, or is refused. `--instead` was meant for the earlier state, so it is not used
-/// here.
+/// Two calls ran at once, and the other one chose the job root. This one looks again and does the
+/// rest, or is refused. `--instead` was meant for the earlier state.
 ///
 /// # Errors
 /// Fails when the role is for another job root, or this happens twice.
@@ -206,7 +204,6 @@ async fn go_on_beside(args: &Args, context: &Context, setup: &AwsSetup, thing: &
     }
 }
 
-/// Warns about regions without a disk price, before anything is made there.
 fn warn_unpriced(context: &Context, regions: &[String]) {
     // An unknown region was reported before.
     let unpriced = |name: &&String| Catalog::shipped().disk_gib_month(&Region::new(name.as_str())).is_none() && region_arg::unknown(name).is_none();
@@ -216,8 +213,8 @@ fn warn_unpriced(context: &Context, regions: &[String]) {
     }
 }
 
-/// The machines' role and the configuration must name the same bucket, before and after. A machine
-/// cannot reach a job in another bucket.
+/// The machines' role and the configuration must name one bucket: a machine cannot reach a job in
+/// another.
 async fn keep_one_bucket(args: &Args, context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(), Fault> {
     let wanted = setup.names.job_root();
     let said = context.user.job_root.as_deref().filter(|root| bucket_of(root).is_some()).map(|root| root.trim_end_matches('/').to_owned());

@@ -22,7 +22,6 @@ use crate::wire::{Store, Workstation};
 /// A user who detaches waits at most this long for the warning.
 const WARN_WITHIN: Duration = Duration::from_secs(3);
 
-/// The account, and the newest proof of each region.
 pub struct Proofs {
     account: String,
     proofs: Vec<Proof>,
@@ -48,8 +47,7 @@ pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
     })
 }
 
-/// All regions where the job may get a machine. After a refusal or an interruption it may leave the
-/// first plan's region.
+/// All regions where the job may get a machine, also after a refusal or an interruption.
 pub async fn regions(workstation: &Workstation, machine: &MachineSpec, plan: &Plan) -> BTreeSet<String> {
     let mut regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
     // A kept machine may be in a region that the configuration no longer names.
@@ -107,7 +105,6 @@ impl Proofs {
     }
 }
 
-/// Warns a user who leaves an attached job that continues without a proof.
 pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, regions: &BTreeSet<String>) {
     let looked = tokio::select! {
         looked = look(workstation, store) => looked.ok(),
@@ -124,7 +121,6 @@ pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, r
     }
 }
 
-/// Warns that `--detach` would be refused.
 pub async fn warn_beforehand(context: &Context, workstation: &Workstation, store: &Store, machine: &MachineSpec) {
     let regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
     if let Ok(Err(fault)) = look(workstation, store).await.map(|proofs| proofs.refuse(context, &regions, None)) {
@@ -132,7 +128,6 @@ pub async fn warn_beforehand(context: &Context, workstation: &Workstation, store
     }
 }
 
-/// Whether leaving such a machine alone requires a proof.
 pub fn is_asked(cloud: Cloud, unproven: bool) -> bool {
     cloud != Cloud::Local && !unproven
 }

@@ -106,8 +106,7 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     }
     let what = format!("this buys {} in {}, which cost at most {most}", counted(planned.len() as u64, "machine"), desk.region);
     confirm::confirm(context, &what, args.yes, "nothing was started, and nothing bills")?;
-    // Listens before anything is bought. A Ctrl-C during the launches takes effect after them, and
-    // ends them.
+    // A Ctrl-C during the launches takes effect after them, and ends them.
     let mut left = pin!(ctrl_c::left());
     let _not_yet = left.as_mut().now_or_never();
     let (attempts, memories) = desk.begin(planned).await?;
@@ -116,7 +115,6 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
 }
 
 impl Desk<'_> {
-    /// Each switch that can be tried here, with its plan.
     async fn plans(&self, args: &ProofArgs, sweeper: &Expected) -> Result<Vec<(Trial, ResolvedSpec, Planned)>, Fault> {
         let mut switches = vec![Switch::DeadlineUnit];
         let daemon = self.workstation.daemon_runs();
@@ -255,7 +253,6 @@ impl Desk<'_> {
         }
     }
 
-    /// Ends the trials as `lamp cancel` does.
     async fn end(&self, attempts: &[Attempt]) {
         self.cancel(attempts).await;
         let drive = join_all(attempts.iter().map(|attempt| self.controller.drive(attempt.dir.job())));
@@ -273,7 +270,6 @@ impl Desk<'_> {
         }
     }
 
-    /// Records and shows what the trials have proven.
     async fn conclude(&self, attempts: &[Attempt], sweeper: Expected) -> Result<ExitCode, Fault> {
         let mut trials = Vec::new();
         for attempt in attempts {

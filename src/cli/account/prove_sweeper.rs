@@ -8,7 +8,6 @@ use crate::jobdir::SweeperDir;
 use crate::policy::account::sweeper_proof::{Expected, SweeperFacts, expected};
 use crate::wire::{Store, Workstation, causes};
 
-/// Asks the account and the job root.
 pub async fn look(context: &Context, workstation: &Workstation, store: &Store) -> Expected {
     let name = sweeper::name(&context.user.owner);
     let dir = SweeperDir::new(store.clone(), &name);

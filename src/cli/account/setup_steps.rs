@@ -44,7 +44,6 @@ pub fn bucket_of(url: &str) -> Option<(String, String)> {
     Some((bucket.to_owned(), with_slash(prefix)))
 }
 
-/// Empty, or with a `/` at its end and none at its start.
 pub fn with_slash(prefix: &str) -> String {
     let plain = prefix.trim_matches('/');
     if plain.is_empty() { String::new() } else { format!("{plain}/") }
@@ -191,8 +190,7 @@ pub async fn carry_out(context: &Context, setup: &AwsSetup, lines: &[SetupLine],
     Ok(Carried::All)
 }
 
-/// The settings that the configuration should have. `adds_regions`: the user named regions, so they
-/// are added to the existing ones.
+/// `adds_regions`: the user named regions, so they are added to the existing ones.
 pub fn settings(names: &SetupNames, adds_regions: bool) -> Vec<Setting> {
     let regions: toml_edit::Array = names.regions.iter().collect();
     vec![

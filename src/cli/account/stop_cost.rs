@@ -51,7 +51,6 @@ impl AtStake {
         }
     }
 
-    /// For people, under the table.
     pub fn line(&self, judged: &Judged, now: Timestamp) -> Option<String> {
         let job = &judged.view.tags.job;
         let saved = match self.0.get(job)? {

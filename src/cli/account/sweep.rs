@@ -77,7 +77,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     code
 }
 
-/// Ends and removes what was found, after the user confirms.
 async fn act(args: &Args, context: &Context, controller: &Controller, found: &Found, swept: &mut Swept) -> Result<ExitCode, Fault> {
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
     let residue: Vec<&Residue> = found.residue.iter().filter(|left| args.residue && left.is_removable()).collect();
@@ -91,9 +90,8 @@ async fn act(args: &Args, context: &Context, controller: &Controller, found: &Fo
     Ok(if swept.is_whole() { code(found) } else { ExitCode::UNREACHABLE })
 }
 
-/// Whether this job root can have no machine at AWS. It is a folder, no job in it was for AWS, and
-/// `[aws]` is empty. Then missing credentials are no error, so that a timer for this job root does
-/// not fail every five minutes.
+/// A folder without jobs for AWS, and without `[aws]`. Then missing credentials are no error: a
+/// timer would fail every five minutes.
 async fn never_at_aws(context: &Context, store: &Store) -> bool {
     if !context.job_root.starts_with("file://") || context.user.aws != AwsFile::default() {
         return false;
@@ -132,8 +130,7 @@ fn show(context: &Context, found: &Found, at_stake: &AtStake) {
     unknown_job_machines::hint(context, found);
 }
 
-/// Hides terminated machines, which bill nothing. A machine with an unknown job is always shown,
-/// because its disk bills.
+/// A machine with an unknown job is always shown, because its disk bills.
 pub fn is_shown(judged: &Judged) -> bool {
     judged.view.state.bills() || is_stray(judged)
 }
@@ -202,7 +199,7 @@ fn own_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
     render_table_within(width, &headings, rows, &[], Give { cut: &[6], go: &[4, 1] })
 }
 
-/// Lists machines that no `lamp` launched: forgotten ones, and those launched with a stolen key.
+/// Forgotten machines, and those launched with a stolen key.
 fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(String, String)]) -> ExitCode {
     let now = context.clock.now();
     let hours = |machine: &ForeignMachine| now.duration_since(machine.launched).as_secs_f64().max(0.0) / 3600.0;

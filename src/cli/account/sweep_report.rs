@@ -18,7 +18,6 @@ use crate::controller::{Controller, EndAsked, Found, Judged, SECOND_LOOK};
 use crate::instance::MachineRef;
 use crate::market::Region;
 
-/// The outcome for a machine that was to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Done {
@@ -51,7 +50,6 @@ pub struct Swept {
 }
 
 impl Swept {
-    /// Whether everything that was to be done succeeded.
     pub fn is_whole(&self) -> bool {
         self.machines.values().all(|end| end.trouble.is_none()) && self.residue.values().all(|removed| *removed)
     }

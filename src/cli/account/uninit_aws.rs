@@ -128,16 +128,15 @@ fn does(lines: &[SetupLine], step: &SetupStep) -> bool {
     lines.iter().any(|line| line.steps.contains(step))
 }
 
-/// The processes of this workstation that drive jobs there, by their locks in this user's state
-/// folder. The jobs in `told` are reported anyway.
+/// By the locks in this user's state folder. The jobs in `told` are reported anyway.
 fn driven_here(context: &Context, setup: &AwsSetup, told: &[JobId]) -> Result<DrivenHere, Fault> {
     let there = job_root::workstation(context)?.at(&setup.names.job_root());
     let jobs = there.driven().into_iter().filter(|job| !told.iter().any(|told| told.as_str() == job));
     Ok(DrivenHere { daemon: there.daemon_runs(), jobs: jobs.collect() })
 }
 
-/// The schedules in force, as `SET/NAME`, and the jobs without an end. A daemon runs those
-/// schedules, and such a job may only wait for its machine.
+/// The schedules in force, as `SET/NAME`, and the jobs without an end. Both may still need a
+/// daemon.
 async fn left_in_root(args: &AwsArgs, context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(Vec<String>, Vec<JobId>), Fault> {
     if found.bucket.there().is_none() {
         return Ok(Default::default());

@@ -28,8 +28,8 @@ pub fn is_stray(judged: &Judged) -> bool {
     matches!(judged.verdict, OrphanVerdict::Stray { .. })
 }
 
-/// The on-demand price of an hour by the shipped catalogue, which bounds a spot machine's price.
-/// `None`: it bills nothing, or its price is unknown.
+/// On demand, by the shipped catalogue: a spot machine costs less. `None`: it bills nothing, or its
+/// price is unknown.
 fn hour(view: &InstanceView) -> Option<UsdPerHour> {
     match view.cloud {
         _ if !view.state.bills() => None,
@@ -43,7 +43,6 @@ pub fn so_far(view: &InstanceView, now: Timestamp) -> Option<Usd> {
     hour(view).map(|hour| hour.cost_of(elapsed(view.launched, now)))
 }
 
-/// For programs, for every machine.
 pub fn figures(view: &InstanceView, now: Timestamp) -> [(&'static str, Value); 3] {
     [("kill_at", json!(view.tags.kill_at)), ("usd_per_hour", json!(hour(view))), ("usd_so_far", json!(so_far(view, now)))]
 }

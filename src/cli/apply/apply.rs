@@ -74,7 +74,6 @@ pub struct Args {
 pub struct Ready {
     pub prepared: Prepared,
     pub applied: Applied,
-    /// Its schedule, packed, and the schedule that the job root has.
     pub scheduled: Option<Scheduled>,
 }
 
@@ -196,7 +195,6 @@ fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fa
     match faults.pop() {
         None => Ok(prepared),
         Some(mut last) => {
-            // A program reads one document.
             if context.is_machine_output() {
                 last.others = faults;
             } else {
@@ -207,7 +205,6 @@ fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fa
     }
 }
 
-/// The path of a file as the user would type it.
 fn typed(paths: &[PathBuf], whole: bool, file: &str) -> PathBuf {
     let named = || paths.iter().find(|path| path.file_name().is_some_and(|name| name == file));
     if whole { paths[0].join(file) } else { named().cloned().unwrap_or_else(|| PathBuf::from(file)) }
@@ -263,7 +260,6 @@ async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFac
     Ok(Some((JobFact { job: spec.job, applied, created: spec.created, has_ended: receipt.is_some(), fell_short }, short)))
 }
 
-/// The schedules of this set and owner that are in force.
 async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec<(ScheduleDir, Schedule)>, JobDirError> {
     let mut kept = Vec::new();
     for dir in jobdir::schedules(store, Some(set)).await? {
@@ -348,7 +344,6 @@ async fn refuse_unproven(args: &Args, context: &Context, store: &Store, planned:
     proof_gate::look(&workstation, store).await?.refuse(context, &regions, None)
 }
 
-/// Asks before anything that runs is stopped.
 fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fault> {
     let jobs: usize = planned.iter().map(|change| change.stops.len()).sum();
     let schedules = planned.iter().filter(|change| change.unschedules).count();

@@ -19,8 +19,8 @@ pub struct Capped {
     pub waits: BTreeMap<String, String>,
 }
 
-/// `None`: there is no cap. Jobs launch one after another, so each is judged after those before it.
-/// A schedule runs at another time, so it is judged by the caps alone.
+/// `None`: there is no cap. Jobs launch in turn, so each is judged after those before it; a
+/// schedule only by the caps.
 ///
 /// # Errors
 /// Fails when the job root is unreachable.

@@ -18,14 +18,12 @@ use crate::policy::schedule::apply_diff::Change;
 /// Plans made in parallel: a cloud throttles fifty equal requests at once.
 const PLANS_IN_FLIGHT: usize = 4;
 
-/// The expected cost of one new job, or of each run of a schedule.
 enum Cost {
     Planned(Box<Planned>),
     /// Why the cost is unknown, and the budget, which bounds it in any case.
     Unknown(String, Option<Usd>),
 }
 
-/// The cost of each file that something would be made of.
 pub struct Costs {
     costs: BTreeMap<String, Cost>,
     /// Why the first of these jobs cannot launch: the account lacks something, or AWS did not
@@ -34,7 +32,6 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Plans everything that would be made, as `lamp plan` does; writes nothing.
     pub async fn of(context: &Context, controller: &Controller, planned: &[Change], ready: &[Ready]) -> Costs {
         let is_made = |one: &&Ready| planned.iter().any(|change| change.file == one.applied.file && change.makes());
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
@@ -63,8 +60,7 @@ impl Costs {
     }
 
     /// # Errors
-    /// Fails when the account lacks something that a job needs now, or AWS did not answer. Such a
-    /// job would launch later without a question.
+    /// Fails when the account lacks something that a job needs now, or AWS did not answer.
     pub fn refuse(&self) -> Result<(), Fault> {
         self.refused.clone().map_or(Ok(()), Err)
     }
@@ -78,7 +74,6 @@ impl Costs {
         }
     }
 
-    /// The machine that a file would get now.
     pub fn plan(&self, file: &str) -> Option<&Plan> {
         if let Some(Cost::Planned(planned)) = self.costs.get(file) { Some(&planned.plan) } else { None }
     }
@@ -93,7 +88,6 @@ impl Costs {
                 Cost::Unknown(why, _) => context.printer.warn(format!("{file}: what it would cost is not known: {why}")),
             }
         }
-        // Once for each region.
         let mut unready: Vec<Unready> = Vec::new();
         for one in self.costs.values().flat_map(Cost::unready) {
             if !unready.contains(one) {

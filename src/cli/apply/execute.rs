@@ -20,7 +20,6 @@ use crate::market::Cloud;
 use crate::policy::schedule::apply_diff::{Applies, Change, JobFact};
 use crate::wire::{Store, Workstation};
 
-/// A schedule as its file has it, and as the job root has it.
 pub struct Scheduled {
     pub dir: ScheduleDir,
     pub new: Schedule,
@@ -31,14 +30,11 @@ pub struct Scheduled {
 pub struct Made {
     pub file: String,
     pub kind: Applies,
-    /// The job's id, or the schedule's name.
     pub name: String,
-    /// The receipt, if the launch was refused for good.
     pub refused: Option<Receipt>,
 }
 
 impl Scheduled {
-    /// Whether the kept schedule equals the file and its workdir.
     pub fn is_as_kept(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && has_same_code(kept, &self.new))
     }
@@ -49,7 +45,6 @@ impl Scheduled {
     }
 }
 
-/// The same workdir contents, wherever they were packed.
 fn has_same_code(kept: &Schedule, new: &Schedule) -> bool {
     kept.code.as_ref().map(|code| &code.sha256) == new.code.as_ref().map(|code| &code.sha256)
 }
@@ -156,8 +151,7 @@ async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedul
     Ok(())
 }
 
-/// Asks the job to stop. With `wait` it waits until the machine is gone, because another job takes
-/// its place, or until the user leaves.
+/// Asks the job to stop. With `wait` it waits until the machine is gone, or the user leaves.
 async fn stop(context: &Context, store: &Store, controller: &Controller, job: &JobId, wait: Option<&mut Left>) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
     let dir = JobDir::new(Arc::clone(store), job.clone());
@@ -173,7 +167,6 @@ async fn stop(context: &Context, store: &Store, controller: &Controller, job: &J
     if waits { Err(broken_off()) } else { Ok(()) }
 }
 
-/// Jobs that were made stay.
 fn broken_off() -> Fault {
     Fault::new(ExitCode::CTRL_C, "left before all was made").hint("run it again: it goes on where it was")
 }
@@ -238,8 +231,7 @@ async fn is_there(dir: &JobDir) -> bool {
     matches!(dir.spec().await, Ok(Some(_)))
 }
 
-/// Another call made the job under the same id, or this call made it and lost the reply. Two
-/// drivers of one job do no harm, so this call drives it too.
+/// Another call made the job under the same id, or this one lost the reply. Two drivers do no harm.
 fn there_already(context: &Context, workstation: &Workstation, applied: &Applied, dir: &JobDir) -> Result<(String, Option<Receipt>), Fault> {
     let job = dir.job();
     let driver = run::hand_over(workstation, job)?;

@@ -35,7 +35,6 @@ pub fn files_of(paths: &[PathBuf], context: &Context) -> Result<(Vec<PathBuf>, b
     }
 }
 
-/// `typed` is what the user typed, `path` where that would be.
 fn no_folder(typed: &Path, path: &Path) -> Fault {
     let entries = path.parent().and_then(|beside| beside.read_dir().ok()).into_iter().flatten();
     let folders: Vec<String> = entries.filter_map(|entry| entry.ok().filter(|entry| entry.path().is_dir())?.file_name().into_string().ok()).collect();

@@ -1,4 +1,4 @@
-//! `lamp schedules`: what is scheduled, when it runs next, how the last run ended, and why it waits.
+//! `lamp schedules`: what is scheduled, the next run, the end of the last run, and why it waits.
 
 use std::sync::Arc;
 
@@ -37,7 +37,6 @@ struct Shown {
     due: Option<Timestamp>,
     last: Option<LastRun>,
     waiting: Option<Waiting>,
-    /// Why no daemon can run it.
     problem: Option<String>,
 }
 
@@ -90,7 +89,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last column is cut first.
 fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
     render_table_within(width, &["schedule", "next run", "last run", "how it stands", "now"], rows, &[], Give { cut: &[4, 2], go: &[3, 2, 4] })
 }

@@ -4,8 +4,8 @@
 //!   no end yet ─┬─ it was asked to end ──> it ends
 //!               └─ else ─────────────────> nothing
 //!   ended ──────┬─ with success ─────────> nothing
-//!               └─ else ─ continued by `lamp start`? ─┬─ runs or succeeded ──> it goes on, or nothing
-//!                                                     └─ no, or ended too ───> it has ended
+//!               └─ else ─ continued? ─┬─ runs or succeeded ─> it goes on, or nothing
+//!                                     └─ no, or ended too ──> it has ended
 //! ```
 //!
 //! Not here: what is done about it (`policy::schedule::apply_diff`).
@@ -18,7 +18,6 @@ use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::policy::Wishes;
 
 pub enum Short {
-    /// It was asked to end, and has not ended yet.
     Ends,
     /// `lamp start` continued it: this job does its work now.
     GoesOn(JobId),
@@ -43,7 +42,6 @@ impl Short {
         matches!(self, Short::Ended(_))
     }
 
-    /// `again`: the command that makes the job again.
     pub fn told(&self, again: &str) -> String {
         match self {
             Short::Ends => format!("its job ends, as somebody asked; after that `{again}` makes it again"),

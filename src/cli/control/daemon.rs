@@ -74,7 +74,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut has_left = false;
     tokio::select! {
         _ = driven => {}
-        // Nothing needs saving: the job root has all state.
+        // The job root has all state, so nothing needs saving.
         () = left.heard() => has_left = true,
         () = taken_over(context, &desks) => context.printer.note("nobody answers here, and a newer process drives this too"),
     }
@@ -106,20 +106,17 @@ struct Desk {
     /// Held while this value exists. A driver of named jobs takes no daemon lock: the records let
     /// both run.
     _lock: Option<DaemonLock>,
-    /// One lock for each named job.
     driving: Vec<DrivingLock>,
 }
 
-/// How often a driver checks for a newer one.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// A driver without answers for this long leaves its jobs to a newer one. Sooner, a short outage
-/// would lose what it knows about how long a machine was silent. Later, drivers with expired
-/// credentials pile up.
+/// A driver without answers for this long leaves its jobs to a newer one. Sooner, an outage would
+/// lose what it knows of a silent machine; later, drivers with expired credentials pile up.
 const TROUBLE_MAX: Duration = Duration::from_secs(600);
 
-/// Returns when newer processes drive all jobs of this one, and this one gets no answers. While it
-/// gets answers it stays, because the newer one knows less about the machine.
+/// Returns when newer processes drive all these jobs, and this one gets no answers. Else it stays:
+/// it knows more about the machine.
 async fn taken_over(context: &Context, desks: &[Desk]) {
     loop {
         context.clock.sleep(LOOK_EVERY).await;
@@ -163,8 +160,8 @@ impl Desk {
         Ok(Desk { controller: run::controller(workstation, &store)?, workstation: workstation.clone(), store, jobs, _lock: lock, driving })
     }
 
-    /// Releases its locks and reports jobs without a driver. `is_idle`: no job was under way at the
-    /// last look. Then a bucket is not asked again, which costs time and money.
+    /// `is_idle`: all jobs had ended at the last look, so a bucket is not asked again, which
+    /// costs money.
     async fn leave(self, context: &Context, is_idle: bool) {
         let Desk { workstation, store, controller, jobs, _lock: lock, driving } = self;
         drop((controller, lock, driving));
@@ -208,8 +205,8 @@ impl<'a> Pulse<'a> {
     }
 }
 
-/// The job with this id, or the job that other commands would find. A missing job, or one of a
-/// newer version, is an error here: the driver would silently skip it.
+/// The job that other commands would find. A missing job, or one of a newer version, is an error
+/// here: the driver would skip it.
 async fn meant(store: &Store, text: &str) -> Result<JobId, Fault> {
     let spec = match text.parse::<JobId>() {
         Ok(job) => match JobDir::new(Arc::clone(store), job.clone()).spec().await {

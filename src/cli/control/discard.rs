@@ -62,7 +62,6 @@ pub struct Args {
     pub yes: bool,
 }
 
-/// A job whose data goes.
 struct Going {
     dir: JobDir,
     ended: Option<Timestamp>,
@@ -179,8 +178,8 @@ fn show<'a>(context: &Context, going: impl Iterator<Item = &'a Going>) {
     context.printer.line(render_table(&["job", "ended", "checkpoints", "outputs", "logs", "code", "together"], &rows, &[2, 3, 4, 5, 6]));
 }
 
-/// Records for each job what is about to go, also for a job without stored data: it may continue
-/// from another. Then looks again, since the user may have taken long to answer.
+/// Records what is about to go, also for a job without stored data: it may continue from another.
+/// Then looks again, since the user may have taken long to answer.
 async fn mean(context: &Context, store: &Store, wanted: &Wanted, going: &[Going]) -> Result<(), Fault> {
     let nothing = |error: &JobDirError| unwritten(store, error).meaning(NOTHING);
     if let Some(first) = going.first() {

@@ -34,7 +34,6 @@ pub struct Known {
 #[derive(Default)]
 pub struct Look {
     pub goes: Vec<Known>,
-    /// Old jobs that stay, and why.
     pub left_out: Vec<(JobId, String)>,
 }
 
@@ -42,8 +41,7 @@ pub const READS_IN_FLIGHT: usize = 32;
 
 pub const NOTHING: &str = "nothing was deleted";
 
-/// Decides which jobs go, by what is known now. `meant`: jobs with a new discard record, and
-/// whether they were discarded before it.
+/// `meant`: jobs with a new discard record, and whether they were discarded before it.
 ///
 /// # Errors
 /// Fails when a named job must stay, or the job root is unreachable.

@@ -31,13 +31,10 @@ use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Span;
 use crate::wire::{self, KeptFile, Store, show_bytes};
 
-/// Files in flight. One at a time, each small file from a distant region would cost a round trip.
-/// Each holds up to 32 MiB in memory, so more would be noticed.
+/// One at a time, each small file costs a round trip. Each holds up to 32 MiB in memory.
 const FILES_IN_FLIGHT: usize = 8;
 
-/// Progress is shown after this time.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two updates of the live line.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
 /// Without a terminal a progress line comes this often. More fills a log; less looks like a hang.
 const WORD_EVERY: Duration = Duration::from_secs(10);
@@ -59,7 +56,6 @@ pub struct Output {
     /// Its key, if that is not its path below the outputs.
     #[serde(skip)]
     pub key: Option<String>,
-    /// Why it was not fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -70,7 +66,6 @@ pub enum OutputState {
     /// Seen in the job directory; no fetch was requested.
     Listed,
     Fetched,
-    /// The same file is here.
     AlreadyThere,
     /// A different file is here, and was left as it is.
     KeptLocal,
@@ -122,7 +117,6 @@ fn at_home(mut outputs: Vec<Output>) -> Vec<Output> {
     outputs
 }
 
-/// The files of a checkpoint, below a folder.
 pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Output> {
     let path = |file: &CheckpointFile| format!("{}/{}", folder.trim_matches('/'), file.path);
     let output = |file: &CheckpointFile| Output {
@@ -206,7 +200,6 @@ impl Seen<'_> {
         Ok(OutputState::Fetched)
     }
 
-    /// Same size, another date: only the contents can tell.
     async fn compare(&self, here: &KeptFile, target: &Path) -> Result<OutputState, String> {
         let beside = wire::Beside::of(target);
         let theirs = self.get(beside.path()).await?;
@@ -254,11 +247,10 @@ const PACE_OF: Duration = Duration::from_secs(20);
 
 impl Pace {
     /// `1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`. `before`: bytes of an earlier try, which do
-    /// not count for the rate. `now`: of a monotonic clock.
+    /// not count for the rate.
     pub fn how_far(&self, come: u64, before: u64, total: u64, now: Duration) -> String {
         let mut seen = self.seen.borrow_mut();
         let moved = come.saturating_sub(before);
-        // A new try starts a new count.
         if seen.back().is_some_and(|(_, last)| moved < *last) {
             seen.clear();
         }
@@ -291,7 +283,6 @@ pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work
                 context.clock.sleep(SHOW_EVERY).await;
             } else {
                 let (text, now) = (told(), context.clock.mono());
-                // A log need not repeat the same line.
                 if is_news(said.as_ref(), &text, now) {
                     context.printer.note(&text);
                     said = Some((text, now));
@@ -343,7 +334,6 @@ mod tests {
         let look = |come: u64, before: u64, secs: u64| pace.how_far(come, before, 11 * gib, Duration::from_secs(secs));
         assert_eq!(look(0, 0, 2), "0 B of 11.0 GiB");
         assert_eq!(look(gib, 0, 18), "1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
-        // The fast start leaves the window.
         assert_eq!(look(gib, 0, 28), "1.0 GiB of 11.0 GiB, 39.4 MiB/s, 4m 20s left");
         assert_eq!(look(gib + (10 << 20), 0, 38), "1.0 GiB of 11.0 GiB, 512.0 KiB/s, 5h 41m left");
         // A new try, which counts the existing bytes as fast as it reads them.

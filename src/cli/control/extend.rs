@@ -61,7 +61,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let spec = job_root::must_be_under_way(&dir).await?;
     match Wishes::of(&dir.requests().await.map_err(fault)?).end {
         Some(end) if end.cancel => return Err(ends_anyway(&dir, &spec, &end, context.clock.now())),
-        // Its last save and its outputs may need it.
         Some(end) => {
             context.printer.note(format!("{} was asked to stop by {}, and ends all the same: what is added is for its last save", dir.job(), end.by))
         }
@@ -124,7 +123,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The commands that raise the limits it has.
 fn raised_by(spec: &Spec, job: &JobId) -> String {
     let time = is_timed(spec).then(|| format!("`lamp extend {job} 2h` adds to its time"));
     let money = spec.limits.budget.map(|_| format!("`lamp extend {job} --budget 5` adds to its budget"));
@@ -144,7 +142,6 @@ fn ends_anyway(dir: &JobDir, spec: &Spec, end: &EndWish, now: Timestamp) -> Faul
         .hint(hint)
 }
 
-/// The limits of a job with all extensions.
 #[derive(Serialize)]
 struct Standing {
     max_runtime: Option<Span>,
@@ -188,7 +185,6 @@ impl Standing {
     }
 }
 
-/// Why a wider `fallback_cost` would change nothing.
 fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
     match spec.machine.cloud {
         Cloud::Local => Some("one machine, which is this workstation"),

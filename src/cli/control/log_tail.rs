@@ -18,17 +18,14 @@ use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::wire::StoreError;
 
-/// Pieces in flight. A piece has at most a megabyte before compression. Eight fill a home
-/// connection with a latency of 0.1 s; more would only use memory.
+/// A piece has at most a megabyte before compression: eight fill a home connection with a latency
+/// of 0.1 s.
 const READS_IN_FLIGHT: usize = 8;
 
-/// Reads the log of one attempt as it grows.
 #[derive(Clone, Debug)]
 pub struct LogTail {
     pub attempt: AttemptNo,
-    /// The name of the last listed piece.
     last: String,
-    /// Listed, not read yet.
     names: VecDeque<String>,
     /// Read, not returned yet. `None`: deleted since it was listed.
     read: VecDeque<(String, Option<Bytes>)>,
@@ -94,7 +91,6 @@ impl LogTail {
         let few: Vec<String> = self.names.iter().take(READS_IN_FLIGHT).cloned().collect();
         let reads = few.into_iter().map(|name| async move {
             let piece = match dir.store().get(&format!("{prefix}{name}")).await {
-                // The object is not a piece of a log.
                 Err(StoreError::Unfit { .. }) => None,
                 piece => piece?,
             };

@@ -114,7 +114,6 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last lines of all these attempts in order, and the tail of the newest.
 async fn last_of(dir: &JobDir, attempts: &[AttemptNo], lines: usize) -> Result<(Vec<(AttemptNo, Vec<u8>)>, Option<LogTail>), JobDirError> {
     let (mut pieces, mut newest, mut left) = (Vec::new(), None, lines);
     for attempt in attempts.iter().rev() {
@@ -153,7 +152,6 @@ async fn follow_alone(context: &Context, dir: &JobDir, from: Option<LogTail>) ->
     }
 }
 
-/// Returns whether there was any output.
 async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<bool, JobDirError> {
     let (mut tail, mut some) = (LogTail::new(attempt), false);
     loop {

@@ -51,7 +51,6 @@ pub struct Home {
     files: Vec<Output>,
 }
 
-/// How many files are named when something is wrong with them; the rest is a number.
 const NAMED_MAX: usize = 10;
 
 /// # Errors

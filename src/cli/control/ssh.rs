@@ -59,7 +59,6 @@ struct Target {
     launch: Option<LaunchRequest>,
 }
 
-/// A connection with a key.
 #[derive(Debug)]
 struct ByKey {
     file: PathBuf,
@@ -185,8 +184,7 @@ fn login(image: Option<&str>) -> &'static str {
     }
 }
 
-/// The address may have been another machine's yesterday. So the host key is stored under the
-/// instance id, and accepted at first sight.
+/// The address may have been another machine's, so the host key is stored under the instance id.
 fn secure_shell(target: &Target, by_key: &ByKey, command: &[String]) -> Vec<String> {
     let mut argv = vec!["ssh".to_owned(), "-i".into(), by_key.file.display().to_string()];
     let connect = format!("ConnectTimeout={CONNECT_SECS}");
@@ -215,7 +213,6 @@ fn session(target: &Target, profile: Option<&str>, command: &[String]) -> Vec<St
     argv
 }
 
-/// Quotes one word for a shell.
 fn shell_word(word: &str) -> String {
     let plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c));
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }

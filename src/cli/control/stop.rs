@@ -105,7 +105,6 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         }
     }
     let Some(mut last) = faults.pop() else { return Ok(code) };
-    // A program reads one error.
     if context.is_machine_output() {
         last.others.extend(faults);
     } else {
@@ -130,8 +129,8 @@ async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fau
     Ok(meant)
 }
 
-/// This owner's jobs that are under way, after the user has confirmed their names. Unreadable jobs
-/// come back as errors, because they may run too. A bucket may hold other owners' jobs.
+/// After the user has confirmed their names. Unreadable jobs come back as errors, because they may
+/// run. A bucket may hold other owners' jobs.
 async fn all(context: &Context, store: &Store, workstation: &Workstation, (wish, yes): (Wish, bool)) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let owned = stream::iter(job_root::all_under_way(store).await?).map(|dir| async {
         let dir = dir?;
@@ -170,7 +169,6 @@ async fn wait(context: &Context, (store, workstation): (&Store, &Workstation), s
     let dir = &stands.dir;
     let controller = run::controller(workstation, store)?;
     let Some(ended) = Attached::new(context, dir).without_log().follow_and_drive(&controller).await? else {
-        // The wish stands, and a process must carry it out.
         see_it_through(context, workstation, dir, wish);
         context.printer.note(format!("the {} stands", stop_one::verb(wish)));
         context.printer.hint(format!("`lamp status {}` shows when it is over", dir.job()));

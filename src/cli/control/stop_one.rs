@@ -22,11 +22,9 @@ pub struct How {
     pub wait: bool,
     pub yes: bool,
     pub named: Named,
-    /// Other jobs are asked too.
     pub several: bool,
 }
 
-/// How the user named this job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// Not at all: it is the one under way.
@@ -42,7 +40,6 @@ pub enum Asked {
     Stands(Standing),
 }
 
-/// A wish that stands until its job has ended.
 pub struct Standing {
     pub dir: JobDir,
     pub document: Value,
@@ -107,8 +104,7 @@ pub async fn ask(context: &Context, (store, workstation): (&Store, &Workstation)
         let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
         return Ok(Asked::Over(code, document));
     }
-    // The wish is recorded, so its driver starts before anything is printed. With one job, `--wait`
-    // drives it here; several are waited for in turn.
+    // The driver starts before anything is printed. With one job, `--wait` drives it here.
     if !wait || several {
         see_it_through(context, workstation, &dir, wish);
     }
@@ -205,7 +201,6 @@ async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> 
     Ok((goes_on || attempts.len() > 1 || events.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. })), events))
 }
 
-/// Says what becomes of the work, as far as it is known.
 fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
     let mut last: Option<&CheckpointSummary> = None;
     let mut restless = false;

@@ -1,7 +1,7 @@
-//! `lamp init`: a commented job file for the script that is already there.
+//! `lamp init`: writes a commented job file for an existing script.
 //!
-//! It looks, it guesses, it writes one new file and never an existing one. What it wrote is then read back as `lamp check`
-//! would, so that a starter with a mistake cannot leave this verb unseen.
+//! It looks, guesses, and writes one new file, never over an existing one. Then it reads the file
+//! back as `lamp check` does, so that a faulty starter is noticed.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -40,27 +40,23 @@ pub enum What {
     Aws(crate::cli::account::init_aws::Args),
 }
 
-/// What was found in the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Found {
     pub script: Option<String>,
-    /// The one program that `pyproject.toml` installs, where there is no script.
+    /// The only program that `pyproject.toml` installs, if there is no script.
     pub program: Option<String>,
-    /// The script starts a process group of PyTorch: it is run by `torchrun`.
+    /// The script starts a process group of PyTorch, so `torchrun` runs it.
     pub distributed: bool,
     pub launcher: Launcher,
     pub requirements: Option<String>,
-    /// The Python of an environment in the folder, where nothing says what to install.
+    /// The Python of an environment in the folder, if no file lists what to install.
     pub venv: Option<String>,
     pub checkpoints: Option<String>,
     pub signal: Option<&'static str>,
-    /// Told from the script's own text.
     pub saves: Saves,
-    /// Options without which it may not start.
     pub asks: Vec<String>,
 }
 
-/// The program that starts the script's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Launcher {
@@ -76,16 +72,17 @@ impl Found {
     }
 }
 
-/// Names that training scripts have, the most telling first.
+/// Usual names of training scripts, the best first.
 const SCRIPTS: [&str; 7] = ["train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py", "train.sh"];
-/// What a script says that is meant to be run by `torchrun`, with one process for each GPU.
+/// Words in a script for `torchrun`, with one process for each GPU.
 const DISTRIBUTED: [&str; 2] = ["init_process_group", "LOCAL_RANK"];
-/// These start their own processes, and take such a name for another launcher's.
+/// These start their own processes, and use such words for another launcher.
 const LAUNCH_THEMSELVES: [&str; 2] = ["Lightning", "Ultralytics"];
 const CHECKPOINT_FOLDERS: [&str; 5] = ["checkpoints", "checkpoint", "ckpts", "ckpt", "outputs/checkpoints"];
 
 /// # Errors
-/// The folder is not there or not writable, a named script is not in it, or it has a job file already.
+/// Fails when the folder is missing or not writable, the named script is missing, or a job file
+/// exists.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let folder = context.current_dir.join(&args.folder);
     if !folder.is_dir() {
@@ -112,7 +109,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let shown = config::shown(&path, &context.current_dir);
     let shown = shown.strip_prefix("./").unwrap_or(&shown).to_owned();
     write_new(&path, &starter(&found, &folder)).map_err(|error| refused(&error, &shown))?;
-    // A placeholder is a finding, and meant to be one; all the rest must be as `check` wants it.
+    // A placeholder command is meant to be a finding; the rest must pass `lamp check`.
     let command = Command::Shell("true".to_owned());
     let flags = JobFile { command: found.is_placeholder().then_some(CommandWord(command)), ..JobFile::default() };
     let inputs = config::Inputs {
@@ -160,7 +157,7 @@ fn look(folder: &Path, script: Option<String>) -> Found {
     }
 }
 
-/// The command of a package, if it has one alone.
+/// The command of a package that has only one.
 fn only_program(pyproject: &str) -> Option<String> {
     let document = toml_edit::Document::parse(pyproject).ok()?;
     let programs = document.get("project")?.get("scripts")?.as_table_like()?;

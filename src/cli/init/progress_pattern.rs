@@ -1,13 +1,13 @@
-//! How a script shows how far it is: a pattern for the lines that it prints. Pure.
+//! How a script prints its progress: a pattern for its log lines. Pure.
 
 use regex::Regex;
 
 use super::python_source::Script;
 
-/// How the log says how far it is: as a framework prints it, or as the script does.
+/// The pattern of the framework's lines, or of the script's own.
 pub fn progress(script: &Script, framework: Option<&str>) -> Option<String> {
     match framework {
-        // Their bars and state files are read as they are.
+        // The agent reads their bars and state files directly.
         Some("Hugging Face Trainer" | "Lightning" | "Ultralytics") => return None,
         Some("XGBoost") if !script.calls("train").is_empty() && script.has("evals") => return Some(r"^\[(\d+)\]".to_owned()),
         Some("Keras") if !script.calls("fit").is_empty() => return Some(r"^Epoch (\d+)/\d+".to_owned()),

@@ -1,7 +1,8 @@
-//! A Python script as text: its calls, and what its names and paths stand for.
+//! A Python script as text: its calls, and the values of its names and paths.
 //!
-//! No Python is run: the script may import what is not installed here. An expression that the text does not explain is `None`. A part of a path
-//! that only a run knows is `{}`: `f"results/step_{n}.pt"` is `results/step_{}.pt`. Pure.
+//! It runs no Python: the script may import what is not installed here. `None` is an expression
+//! that the text does not explain. `{}` is a part of a path that only a run knows:
+//! `f"results/step_{n}.pt"` is `results/step_{}.pt`. Pure.
 
 use std::collections::HashMap;
 
@@ -10,21 +11,20 @@ use regex::Regex;
 /// Stands for a part of a path that only a run knows.
 pub const UNKNOWN: &str = "{}";
 
-/// How many names may stand for one another.
+/// The longest chain of names that refer to one another.
 const DEPTH_MAX: usize = 8;
 
 pub struct Script {
-    /// The text without comments and without what stands between triple quotes.
+    /// The text without comments and triple-quoted strings.
     text: String,
-    /// The same length; what is inside of quotes is blank, so that structure can be told from text.
+    /// The same length, with blanks inside of quotes, so that structure can be told from text.
     mask: String,
-    /// The expressions that a name stands for.
+    /// The expressions that each name stands for.
     values: HashMap<String, Vec<String>>,
     /// Options of the command line without a default, by their names in the script.
     pub required: HashMap<String, String>,
 }
 
-/// The arguments of one call.
 pub struct Call<'a> {
     pub positional: Vec<&'a str>,
     pub named: Vec<(&'a str, &'a str)>,
@@ -35,7 +35,6 @@ impl<'a> Call<'a> {
         self.named.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// By its name, or by its place.
     pub fn argument(&self, name: &str, place: usize) -> Option<&'a str> {
         self.named(name).or_else(|| self.positional.get(place).copied())
     }
@@ -90,7 +89,8 @@ impl Script {
         Some(call)
     }
 
-    /// Names and what they stand for: assignments, defaults of parameters, options of the command line, files that were opened.
+    /// Learns names and their values: assignments, parameter defaults, command-line options, opened
+    /// files.
     fn learn(&mut self) {
         let mut values: Vec<(String, String)> = Vec::new();
         let assignment = pattern(r"(?m)^[ \t]*(?:self\.)?([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=[ \t]*");
@@ -127,18 +127,15 @@ impl Script {
         }
     }
 
-    /// The path or text that an expression stands for.
     pub fn resolve(&self, expression: &str) -> Option<String> {
         self.resolve_in(expression, DEPTH_MAX)
     }
 
-    /// The option of the command line that an expression is, if it has no default.
     pub fn required_option(&self, expression: &str) -> Option<&str> {
         let name = expression.trim().rsplit('.').next()?;
         self.required.get(name).map(String::as_str)
     }
 
-    /// Whether the script requires the option.
     pub fn demands(&self, option: &str) -> bool {
         let calls = ["add_argument", "option"].iter().flat_map(|name| self.calls(name)).collect::<Vec<_>>();
         let is_it = |call: &&Call<'_>| call.positional.iter().filter_map(|word| literal(word)).any(|word| word == option);
@@ -178,7 +175,7 @@ impl Script {
     fn resolve_call(&self, whole: &str, mask: &str, depth: usize) -> Option<String> {
         let open = mask.find('(').filter(|open| closing(mask, open + 1) == Some(mask.len() - 1));
         let Some(open) = open else {
-            // `Path("a").resolve()`: the last call says nothing new.
+            // In `Path("a").resolve()` the last call adds nothing.
             let dot = mask.rfind('.')?;
             return self.resolve_in(&whole[..dot], depth);
         };
@@ -201,7 +198,8 @@ impl Script {
         }
     }
 
-    /// A text between quotes; in one with an `f`, names are looked up, and in one with `%` or `{}` the rest is unknown.
+    /// A quoted text. In an f-string, names are looked up; in one with `%` or `{}`, the rest is
+    /// unknown.
     fn text_of(&self, expression: &str, depth: usize) -> Option<String> {
         let expression = expression.split(" % ").next()?.trim();
         let prefix = expression.find(['"', '\'']).filter(|at| *at <= 2)?;
@@ -216,14 +214,13 @@ impl Script {
         Some(pattern(r"%0?\d*[dsif]").replace_all(&known, UNKNOWN).into_owned())
     }
 
-    /// The texts that are printed, as they stand in the script.
     pub fn printed(&self) -> Vec<String> {
         let calls = ["print", "info", "log"].iter().flat_map(|name| self.calls(name));
         calls.map(|call| call.positional.join(", ")).filter(|text| !text.is_empty()).collect()
     }
 }
 
-/// A path of unknown parts alone is no path.
+/// A path with only unknown parts is not a path.
 fn known(path: String) -> Option<String> {
     path.replace(UNKNOWN, "").contains(char::is_alphanumeric).then_some(path)
 }
@@ -236,7 +233,7 @@ pub fn literal(expression: &str) -> Option<String> {
     (!inner.contains(quote) && !inner.contains('\n')).then(|| inner.to_owned())
 }
 
-/// The text without comments, and its mask, in which all text between quotes is blank. Both have the same length in bytes.
+/// The text without comments, and its mask with blank strings. Both have the same length in bytes.
 fn masked(source: &str) -> (String, String) {
     let bytes = source.as_bytes();
     let (mut text, mut mask) = (Vec::with_capacity(bytes.len()), Vec::with_capacity(bytes.len()));
@@ -275,12 +272,13 @@ fn masked(source: &str) -> (String, String) {
         mask.extend(&bytes[end..after]);
         at = after;
     }
-    // Outside of quotes, what is not ASCII is part of a name: as long in the mask, so that both can be cut at the same places.
+    // Non-ASCII bytes outside of quotes keep their length, so that both can be cut at the same
+    // places.
     let mask: String = mask.into_iter().map(|byte| if byte.is_ascii() { char::from(byte) } else { '_' }).collect();
     (String::from_utf8_lossy(&text).into_owned(), mask)
 }
 
-/// Where the bracket that was opened before `begin` is closed.
+/// Where the bracket that was opened before `begin` closes.
 fn closing(mask: &str, begin: usize) -> Option<usize> {
     let mut open = 1;
     for (at, byte) in mask.bytes().enumerate().skip(begin) {
@@ -296,7 +294,7 @@ fn closing(mask: &str, begin: usize) -> Option<usize> {
     None
 }
 
-/// The pieces between `begin` and `end`, parted outside of all brackets.
+/// The pieces between `begin` and `end`, split outside of all brackets.
 fn pieces(mask: &str, begin: usize, end: usize, by: char) -> Vec<(usize, usize)> {
     let (mut pieces, mut from, mut open) = (Vec::new(), begin, 0_i32);
     for (at, letter) in mask.bytes().enumerate().take(end).skip(begin) {

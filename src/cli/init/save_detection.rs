@@ -1,40 +1,39 @@
-//! Where a script saves, what it leaves at its end, and how it shows how far it is: told from its text.
+//! Where a script saves, what it leaves at its end, and how it shows progress, from its text.
 //!
 //! ```text
-//!   a framework's own argument (output_dir, dirpath, backup_dir) ── else what it saves *and* loads ── else a usual name
+//!   a framework's own argument (output_dir) ── else saved *and* loaded ── else a usual name
 //! ```
-//! Pure. A guess that is not certain has a `doubt`. The job file says it in a comment.
+//!
+//! Pure. An uncertain guess has a `doubt`, which the job file has as a comment.
 
 use serde::Serialize;
 
 use super::progress_pattern::progress;
 use super::python_source::{Script, UNKNOWN};
 
-/// Told from the text of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Saves {
-    /// The framework that trains, in its own spelling.
     pub framework: Option<&'static str>,
-    /// The folder of the checkpoints, and what said so.
+    /// The checkpoint folder, and the evidence for it.
     pub folder: Option<String>,
     pub because: String,
-    /// Files that the script saves into the workdir itself: `setup` makes each a link into the folder.
+    /// Files that the script saves in the workdir itself. `setup` links each into the folder.
     pub links: Vec<String>,
     pub outputs: Vec<String>,
-    /// A regular expression whose first group is the step, and what is counted.
+    /// A regular expression whose first group is the step.
     pub log_pattern: Option<String>,
     /// Words that the script needs after its name.
     pub arguments: Vec<String>,
     pub doubt: Option<String>,
 }
 
-/// The folder that is offered where the script leaves it open.
+/// The folder to use if the script takes it as an option.
 const FOLDER: &str = "checkpoints";
 
-/// Names that folders of checkpoints have.
 const USUAL: [&str; 5] = ["checkpoints", "checkpoint", "ckpts", "ckpt", "outputs/checkpoints"];
 
-/// Each framework with its modules, the most telling first: Trainer is often imported beside Accelerate, and all of them import torch.
+/// Each framework and its modules, the most specific first: Trainer is often imported with
+/// Accelerate, and all of them import torch.
 const FRAMEWORKS: [(&str, &[&str]); 11] = [
     ("Ultralytics", &["ultralytics"]),
     ("Lightning", &["lightning", "pytorch_lightning"]),
@@ -49,8 +48,7 @@ const FRAMEWORKS: [(&str, &[&str]); 11] = [
     ("scikit-learn", &["sklearn"]),
 ];
 
-/// Arguments that name the folder of the checkpoints, whatever else the script does: the call, the argument, its place among those
-/// without a name (99: it has none).
+/// Arguments that name the checkpoint folder: the call, the argument, and its position (99: none).
 const ARGUMENTS: [(&str, &str, usize); 9] = [
     ("BackupAndRestore", "backup_dir", 0),
     ("TrainingCheckPoint", "directory", 0),
@@ -63,7 +61,7 @@ const ARGUMENTS: [(&str, &str, usize); 9] = [
     ("GRPOConfig", "output_dir", 0),
 ];
 
-/// Calls that save, with the place and the name of the path.
+/// Calls that save, with the position and the name of the path.
 const SAVING: [(&str, usize, &str); 14] = [
     ("save", 1, "f"),
     ("save", 0, "filepath"),
@@ -81,7 +79,7 @@ const SAVING: [(&str, usize, &str); 14] = [
     ("CheckpointManager", 1, "directory"),
 ];
 
-/// Calls that load or look for what was saved.
+/// Calls that load or look for saved files.
 const LOADING: [(&str, &str); 16] = [
     ("load", "f"),
     ("load_model", "fname"),
@@ -129,7 +127,7 @@ impl Saves {
             return;
         }
         let is_loaded = |path: &&String| loaded.iter().any(|known| is_same_place(known, path));
-        // A file that is loaded again is a checkpoint. One that is only saved is a result.
+        // A file that is loaded again is a checkpoint; one that is only saved is a result.
         if let Some(path) = saved.iter().find(is_loaded) {
             return self.by_path(path, "it is saved and loaded there");
         }
@@ -165,7 +163,7 @@ impl Saves {
         false
     }
 
-    /// Where a framework saves that was told no folder.
+    /// Where a framework saves by default.
     fn by_default(&mut self, script: &Script) -> bool {
         if self.is("Lightning") && !script.calls("Trainer").is_empty() {
             let named = |name: &str, argument: &str| {
@@ -205,7 +203,6 @@ impl Saves {
 
     fn by_path(&mut self, path: &str, because: &str) {
         match folder_of(path) {
-            // A file of the workdir itself.
             None if !path.contains(['/', '{']) => {
                 self.at(FOLDER, format!("the script saves `{path}`, and the setup makes it a link into this folder"));
                 self.links.push(path.to_owned());
@@ -249,14 +246,13 @@ fn project_dir(script: &Script) -> Option<String> {
     [("ProjectConfiguration", 0), ("Accelerator", 99)].into_iter().find_map(of)
 }
 
-/// The paths that are saved to, each once.
 fn saved(script: &Script) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for (name, place, argument) in SAVING {
         for call in script.calls(name) {
             let Some(value) = call.argument(argument, place) else { continue };
             let Some(path) = script.resolve(value).and_then(|path| below_workdir(&path)) else { continue };
-            // `json.dump(x, file)` leaves results; `yaml.dump(x)` and the like have no path.
+            // `json.dump(x, file)` writes results; `yaml.dump(x)` and the like have no path.
             if is_path(&path) && !paths.contains(&path) {
                 paths.push(path);
             }
@@ -279,7 +275,6 @@ fn loaded(script: &Script) -> Vec<String> {
     paths
 }
 
-/// How a file is opened is no path.
 fn is_path(path: &str) -> bool {
     !["w", "wb", "a", "ab", "r", "rb", "x", "xb"].contains(&path)
 }
@@ -291,7 +286,7 @@ fn below_workdir(path: &str) -> Option<String> {
     (!leaves && !parts.is_empty()).then(|| parts.join("/"))
 }
 
-/// The folder below the workdir that holds the path: its parts before the first that only a run knows, and without a file's name.
+/// The parts of the path before the first unknown one, without a file name.
 fn folder_of(path: &str) -> Option<String> {
     let path = below_workdir(path)?;
     let known: Vec<&str> = path.split('/').take_while(|part| !part.contains([UNKNOWN.as_bytes()[0] as char, '*', '<'])).collect();
@@ -301,7 +296,7 @@ fn folder_of(path: &str) -> Option<String> {
     (!known.is_empty()).then(|| known.join("/"))
 }
 
-/// Whether one is the other, a folder above it, or a pattern beside it.
+/// Whether `loaded` is `saved`, a folder above it, or a pattern for it.
 fn is_same_place(loaded: &str, saved: &str) -> bool {
     let above = |loaded: &str| saved == loaded || saved.starts_with(&format!("{loaded}/"));
     above(loaded) || folder_of(loaded).is_some_and(|folder| folder != loaded && loaded.contains(['*', '{']) && above(&folder))

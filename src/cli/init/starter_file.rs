@@ -6,7 +6,6 @@ use super::init::{Found, Launcher};
 use crate::config::JOB_FILE;
 use crate::job::{COMMAND_PLACEHOLDER, JobId};
 
-/// A text as TOML writes it.
 fn quoted(text: &str) -> String {
     toml_edit::Value::from(text).to_string()
 }

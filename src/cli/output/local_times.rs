@@ -1,4 +1,4 @@
-//! Moments in a sentence: records have them in UTC, people read them in their own time.
+//! Times in a sentence: records have UTC, people read local time.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -10,7 +10,6 @@ use crate::cli::status::status::local_time;
 
 static MOMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z").expect("a constant pattern, tested"));
 
-/// The sentence with each moment of UTC in local time, as every other time that we print.
 pub fn in_local_time(text: &str) -> Cow<'_, str> {
     MOMENT.replace_all(text, |found: &Captures<'_>| {
         let moment = &found[0];

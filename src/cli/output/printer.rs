@@ -1,8 +1,8 @@
 //! All printing: data to stdout, everything else to stderr.
 //!
-//! A reader that went away (`lamp logs JOB | head`) is not an error: the printer notes it and stays silent, and verbs that
-//! stream ask [`Printer::reader_is_gone`]. Output that cannot be written for another reason (a full disk) ends the streaming too, and
-//! the shell asks [`Printer::unwritten`]. What must never live here: a decision what to say.
+//! A closed pipe (`lamp logs JOB | head`) is not an error: the printer falls silent, and streaming
+//! commands ask [`Printer::reader_is_gone`]. Another write error (a full disk) ends streaming too;
+//! the shell asks [`Printer::unwritten`]. Not here: what to say.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -26,34 +26,32 @@ pub struct Printer {
     quiet: bool,
     color_out: bool,
     color_err: bool,
-    /// Of the terminals; `None`: there is none, and nothing is fitted.
+    /// Of the terminals; `None`: text is not fitted.
     columns_out: Option<usize>,
     columns_err: Option<usize>,
     gone: AtomicBool,
     /// Why data was not written, the first time.
     unwritten: OnceLock<std::io::ErrorKind>,
-    /// Something was printed since it was asked last.
+    /// Something was printed since the last question.
     spoke: AtomicBool,
-    /// A live line stands on the terminal.
     is_live: AtomicBool,
-    /// The screen is cleared before the next output.
     is_stale: AtomicBool,
-    /// Rows are printed, which have no place for what is said of all of them.
+    /// Rows are printed, which have no place for general notes.
     has_rows: AtomicBool,
     warned: Mutex<Warned>,
     /// `--job-root` of this call, as a shell takes it.
     job_root: OnceLock<String>,
 }
 
-/// Warnings of this process, newest last: what a verb and a layer below it both say is said once.
+/// Warnings of this process, newest last. One from a command and a lower layer is printed once.
 #[derive(Debug, Default)]
 struct Warned {
     by_verbs: VecDeque<String>,
-    /// Those that no verb has said since.
+    /// Those that no command has repeated yet.
     traced: VecDeque<String>,
 }
 
-/// So many are remembered. Fewer would say one of them twice; more are of another hour.
+/// Remembered warnings. Fewer could repeat one; more would be hours old.
 const WARNED_MAX: usize = 32;
 
 fn remember(list: &mut VecDeque<String>, text: &str) {
@@ -109,18 +107,17 @@ impl Printer {
         self.format
     }
 
-    /// Whether only data and errors are wanted.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// From now on each command that is named has the job root that this call was given: as typed it finds the same jobs.
+    /// From now on, every command in a message has this call's job root, so that it finds the same
+    /// jobs.
     pub fn name_job_root(&self, said: &str) {
-        // Only one root is ever named; a second call has nothing new to say.
+        // A call has one root, so a second value is ignored.
         let _ = self.job_root.set(shell_word(said));
     }
 
-    /// The text with that job root in its commands.
     pub fn in_root(&self, text: &str) -> String {
         self.job_root.get().map_or_else(|| text.to_owned(), |root| with_root(text, root))
     }
@@ -133,28 +130,26 @@ impl Printer {
         told
     }
 
-    /// Whether anything was printed since this was asked last.
     pub fn has_spoken(&self) -> bool {
         self.spoke.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether stdout's reader went away; a verb that streams ends then, with success.
+    /// Whether stdout's reader closed the pipe; then a streaming command ends with success.
     pub fn reader_is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// One line of data.
     pub fn line(&self, text: impl Display) {
         self.bytes(format!("{}\n", harmless(&text.to_string(), self.color_out)).as_bytes());
     }
 
-    /// A sentence of data: on a terminal it is broken at words, and goes on below after `hang` blanks.
+    /// A sentence of data. On a terminal it wraps at words, and `hang` blanks indent the next
+    /// lines.
     pub fn prose(&self, hang: usize, text: impl Display) {
         let text = one_line(&in_local_time(&text.to_string())).into_owned();
         self.line(self.columns_out.map_or_else(|| text.clone(), |width| wrap(&text, width, hang)));
     }
 
-    /// Columns of the terminal that a stream goes to.
     pub fn columns(&self, stream: Stream) -> Option<usize> {
         match stream {
             Stream::Out => self.columns_out,
@@ -162,16 +157,14 @@ impl Printer {
         }
     }
 
-    /// The next output clears the screen. Until then the last look stays, also if the next one takes a second.
     pub fn clear_before_next(&self) {
         self.is_stale.store(self.columns_out.is_some() && self.format == Format::Text, Ordering::Relaxed);
     }
 
-    /// To stdout, also before what goes to stderr: both are the terminal then.
+    /// On stdout, also before output to stderr: both are the terminal.
     fn clear_screen(&self) {
         if self.is_stale.swap(false, Ordering::Relaxed) {
             let mut stdout = std::io::stdout().lock();
-            // A terminal that is gone is noted by the output itself.
             let _ = stdout.write_all(CLEAR_SCREEN.as_bytes()).and_then(|()| stdout.flush());
         }
     }
@@ -190,15 +183,15 @@ impl Printer {
         }
     }
 
-    /// Data that was not written, by this printer or by others.
+    /// Notes data that was not written, here or elsewhere.
     pub fn note_unwritten(&self, error: &std::io::Error) {
         if error.kind() != std::io::ErrorKind::BrokenPipe {
-            // The first says why.
+            // The first error says why.
             self.unwritten.get_or_init(|| error.kind());
         }
     }
 
-    /// What became of data that could not be written, as the fault of a command that did its work else.
+    /// The fault of a command that succeeded, except for its output.
     pub fn unwritten(&self) -> Option<Fault> {
         let kind = self.unwritten.get()?;
         Some(Fault::new(crate::cli::ExitCode::UNREACHABLE, format!("the output cannot be written: {kind}")).meaning("what is shown of it is not all"))
@@ -210,7 +203,7 @@ impl Printer {
         self.line(controls_escaped(&text.expect("our documents have string keys and no failing serializers")));
     }
 
-    /// From here on what is printed is rows: what must be said beside them goes to stderr also where machines read.
+    /// From here on rows are printed, so notes go to stderr in machine formats too.
     pub fn speak_beside_rows(&self) {
         self.has_rows.store(true, Ordering::Relaxed);
     }
@@ -219,7 +212,7 @@ impl Printer {
         self.format == Format::Text || self.has_rows.load(Ordering::Relaxed)
     }
 
-    /// A sentence for people about what goes on; silent with `-q`, and where machines read a document.
+    /// A note for people; silent with `-q`, and in the document formats.
     pub fn note(&self, text: impl Display) {
         if !self.quiet && self.speaks() {
             self.err_line(&self.in_root(&one_line(&in_local_time(&text.to_string()))));
@@ -239,7 +232,7 @@ impl Printer {
         }
     }
 
-    /// What a layer below has traced: the bare text, and the sentence that says what it is about.
+    /// A warning from a lower layer: the bare text, and the sentence with its context.
     pub fn traced(&self, text: &str, sentence: &str) {
         {
             let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -270,17 +263,17 @@ impl Printer {
     pub fn raw_err(&self, text: &str) {
         self.spoke.store(true, Ordering::Relaxed);
         self.is_live.store(text.rsplit_once(CLEAR).is_some_and(|(_, rest)| !rest.is_empty() && !rest.ends_with('\n')), Ordering::Relaxed);
-        // The first is ours; what a workload says may hold one too.
+        // Only the first is ours; a workload's text may contain one too.
         let (before, rest) = text.split_once(CLEAR).map_or(("", text), |(before, rest)| (before, rest));
         let clear = if rest.len() < text.len() { CLEAR } else { "" };
         self.to_err(&format!("{before}{clear}"), rest);
     }
 
-    /// `ours` as it is, and the text without what a terminal obeys.
+    /// `ours` as it is, and `text` without terminal control sequences.
     fn to_err(&self, ours: &str, text: &str) {
         self.clear_screen();
         let text = format!("{ours}{}", harmless(text, self.color_err));
-        // Nobody is left to tell when stderr is gone.
+        // If stderr is closed, the error can be shown nowhere.
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
@@ -304,9 +297,10 @@ impl Printer {
         }
     }
 
-    /// Findings as compilers print them, so that editors can jump to them: `job.toml:4: error: ...`. To stderr.
+    /// Findings on stderr in the format of compilers, so that editors can jump to them:
+    /// `job.toml:4: error: ...`.
     pub fn findings(&self, file: Option<&str>, findings: &[Finding]) {
-        // Of a file that is taken; `lamp check` has them.
+        // With `-q`, warnings are left to `lamp check`.
         let are_all = !self.quiet || findings.iter().any(|finding| finding.severity == Severity::Error);
         for finding in findings.iter().filter(|_| are_all) {
             self.err_line(&self.finding_text(Stream::Err, file, finding));
@@ -332,12 +326,11 @@ impl Printer {
         text
     }
 
-    /// Whether what goes to stderr may have colour.
     pub fn is_colored(&self) -> bool {
         self.color_err
     }
 
-    /// The text in its style where the stream shows colour. Meaning never rests on it.
+    /// The text in its style, if the stream shows colour. The meaning must not depend on it.
     pub fn paint(&self, stream: Stream, style: Style, text: &str) -> String {
         let on = match stream {
             Stream::Out => self.color_out,
@@ -365,16 +358,14 @@ impl Printer {
     }
 }
 
-/// Takes a live line away, before another one or a sentence.
 pub const CLEAR: &str = "\r\u{1b}[2K";
 
-/// Clears a screen and goes to its first line.
 const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[2J";
 
-/// What follows a line that was too long, to see that it belongs to it.
+/// The indent of the rest of a long line.
 const HANG: usize = 2;
 
-/// Narrower terminals do not exist; what says so does not know.
+/// A smaller value is wrong: no terminal is this narrow.
 const COLUMNS_MIN: usize = 20;
 
 fn columns_of(stream: impl AsFd + IsTerminal) -> Option<usize> {
@@ -382,7 +373,7 @@ fn columns_of(stream: impl AsFd + IsTerminal) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= COLUMNS_MIN)
 }
 
-/// What opens a command of ours in a sentence.
+/// The start of a `lamp` command in a sentence.
 const OPENS: &str = "`lamp ";
 
 fn with_root(text: &str, root: &str) -> String {
@@ -390,7 +381,7 @@ fn with_root(text: &str, root: &str) -> String {
     let mut told = commands.next().unwrap_or_default().to_owned();
     for command in commands {
         told.push_str(OPENS);
-        // It has flags already; and the agent takes none of ours.
+        // It has flags already, or is `lamp agent`, which takes no such flag.
         if !command.starts_with('-') && !command.starts_with("agent ") {
             told.push_str("--job-root ");
             told.push_str(root);
@@ -401,7 +392,6 @@ fn with_root(text: &str, root: &str) -> String {
     told
 }
 
-/// One word for a shell; what is plain stays as it was typed.
 pub(crate) use crate::job::shell_word;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::wrap::{columns, cut};
 
-/// Columns with a heading line. Columns whose index is in `right` hold numbers and stand to the right.
+/// Columns with a heading line. Columns whose index is in `right` are numbers, aligned right.
 ///
 /// The width is never cut to the terminal: a cut job id cannot be pasted.
 pub fn render(headings: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
@@ -22,22 +22,20 @@ pub fn render(headings: &[&str], rows: &[Vec<String>], right: &[usize]) -> Strin
     lines.join("\n")
 }
 
-/// Blanks between two columns.
 const GAP: u16 = 2;
 
-/// What a table gives up where the terminal is narrow.
+/// How a table shrinks on a narrow terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Give<'a> {
-    /// Columns whose cells may be cut.
     pub cut: &'a [usize],
-    /// Columns that may go, the least important first; those that say nothing go before them.
+    /// Columns that may go, the least important first; empty ones go before them.
     pub go: &'a [usize],
 }
 
-/// A cut cell keeps so many columns: less says nothing.
+/// A cut cell keeps this many columns: fewer would be useless.
 const CUT_TO_MIN: usize = 12;
 
-/// The same in `width` columns as far as it can be had; `None`: all of it, because nobody looks at a terminal.
+/// The same, fitted into `width` columns if possible. `None`: no terminal, so everything is shown.
 pub fn render_within(width: Option<usize>, headings: &[&str], rows: &[Vec<String>], right: &[usize], give: Give<'_>) -> String {
     let Some(width) = width else { return render(headings, rows, right) };
     let widest = |column: usize| rows.iter().map(|row| columns(&row[column])).chain([headings[column].len()]).max().unwrap_or(0);
@@ -75,7 +73,7 @@ pub fn counted(number: u64, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }
 
-/// `a, b, c and 36 more`: so many of them are named.
+/// `a, b, c and 36 more`: at most `named` names.
 pub fn some_of(names: &[&str], named: usize) -> String {
     match names.len().saturating_sub(named) {
         0 => names.join(", "),

@@ -1,21 +1,20 @@
-//! Places that did not say what is there: one sentence for all that fail alike.
+//! Places that could not be looked at: one sentence for all with the same error.
 //!
 //! ```text
 //!   warning: us-east-1 is unknown: not allowed to look at instances
 //!   warning: 39 regions are unknown (af-south-1, ap-east-1, ap-northeast-1 and 36 more): no answer
 //! ```
-//! Programs get each by itself. What must never live here: the asking.
+//!
+//! Programs get each place by itself. Not here: the requests.
 
 use super::table::some_of;
 
-/// So many of them are named.
 const NAMED_MAX: usize = 3;
 
-/// Each place and why nothing is known of it, in their order.
 pub fn sentences(unknown: &[(String, String)]) -> Vec<String> {
     let mut alike: Vec<(String, Vec<&(String, String)>)> = Vec::new();
     for one in unknown {
-        // Where a reason names the place alone, it is the same reason everywhere.
+        // Reasons that differ only in the place are equal.
         let (place, why) = one;
         let reason = why.replace(&format!(" in {place}"), "").replace(place, "it");
         match alike.iter_mut().find(|(known, _)| *known == reason) {

@@ -1,12 +1,10 @@
-//! Text for a terminal of so many columns: broken at blanks, never inside a word.
+//! Wraps text to a terminal's width: at blanks, never inside a word.
 //!
-//! What must never live here: how wide the terminal is (the printer knows), and whether there is one: what is piped is never
-//! touched.
+//! Not here: the width of the terminal (the printer). Piped text is never wrapped.
 
-/// Every line of the text in lines of at most `width` columns; what goes on below begins with `hang` blanks. A word that is
-/// longer than a line is left whole: a path that is cut cannot be pasted.
+/// Wraps each line to at most `width` columns; later lines begin with `hang` blanks. A longer word
+/// stays whole: a cut path cannot be pasted.
 pub fn wrap(text: &str, width: usize, hang: usize) -> String {
-    // Where a line would be mostly indentation, less of it.
     let hang = " ".repeat(hang.min(width / 3));
     text.split('\n').map(|line| wrap_line(line, width, &hang)).collect::<Vec<_>>().join("\n")
 }
@@ -36,7 +34,7 @@ fn wrap_line(line: &str, width: usize, hang: &str) -> String {
     wrapped
 }
 
-/// The columns that a text takes, without what only colours it.
+/// The columns of a text without its colour codes.
 pub fn columns(text: &str) -> usize {
     let mut coloring = false;
     let visible = text.chars().filter(|c| {
@@ -47,7 +45,7 @@ pub fn columns(text: &str) -> usize {
     visible.count()
 }
 
-/// The text in at most `width` columns, with an ellipsis where something is left out.
+/// The text in at most `width` columns, with an ellipsis if it was cut.
 pub fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

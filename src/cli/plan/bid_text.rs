@@ -1,10 +1,11 @@
-//! How often the bid of a plan would have been exceeded, by what its own pool has cost.
+//! How often the plan's bid would have been exceeded, by the past prices of its pool.
 //!
 //! ```text
-//!   Plan ── has a bid? ── Controller::past_prices, as long as EC2 keeps them ── policy::purchase::bid::Exceeded ── a line, and `-o json`
+//!   Plan ── has a bid? ── Controller::past_prices ── Exceeded ── a line, and `-o json`
 //! ```
-//! Of the rules only a quantile is made of a history; the others are asked for what one says of them here, where a plan is shown, for
-//! one more call. What must never live here: anything that a launch waits for.
+//!
+//! Only a quantile rule needs a price history for its bid. For the others the history costs one
+//! more call, so it is read only where a plan is shown, never in a launch.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -40,10 +41,10 @@ impl Shown {
         })
     }
 
-    /// Among the reasons of a plan it stands before what every bid is not.
+    /// Inserts the line before the one that says what a bid cannot promise.
     pub fn stand_in(&self, lines: &mut Vec<String>) {
         let Ok(exceeded) = &self.exceeded else { return };
-        // To the hour: as long as EC2 tells of, and no seconds that nobody asked about.
+        // Rounded to whole hours.
         let secs = elapsed(exceeded.since, self.now).as_secs();
         let time = format!("the last {}", Span::from_secs(if secs < 3600 { secs } else { secs / 3600 * 3600 }));
         let place = lines.iter().position(|line| line == HONEST).unwrap_or(lines.len());

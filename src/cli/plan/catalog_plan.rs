@@ -1,10 +1,12 @@
-//! A plan where AWS does not answer: what the catalogue that ships with `lamp` would have to sell, with its day.
+//! A plan without an answer from AWS: what the shipped catalogue would offer, with its date.
 //!
 //! ```text
-//!   no plan, and nobody answered ──> the same job, on demand alone, planned by the catalogue ──> table, figures, exit code 103 or 102
+//!   AWS is silent ──> the same job on demand, by the catalogue ──> table, exit code 103 or 102
 //! ```
-//! It is for looking at: no quota, capacity or permission was asked for, and nothing can be launched by it. What must never live
-//! here: a price (`market::Catalog`), which offer is better (`policy::purchase::placement`).
+//!
+//! It is only shown: quotas, capacity and permissions are unknown, and nothing can be launched by
+//! it. Not here: a price (`market::Catalog`), and which offer is better
+//! (`policy::purchase::placement`).
 
 use std::collections::BTreeSet;
 
@@ -27,16 +29,13 @@ use crate::policy::purchase::bid;
 use crate::policy::purchase::ranking::Ranked;
 use crate::wire::{self, Store};
 
-/// Kinds of machines in the table; `-o json` has all.
+/// Rows of the table; `-o json` has all.
 const ROWS_MAX: usize = 12;
 
 pub struct Shipped {
     planned: Planned,
-    /// The job as it is planned here.
     spec: ResolvedSpec,
-    /// Why this is not AWS's own answer.
     fault: Fault,
-    /// What a person must know of these figures.
     notes: Vec<String>,
     /// Why `lamp run` would refuse it whatever AWS says.
     over_a_cap: Option<String>,
@@ -46,7 +45,7 @@ impl Shipped {
     /// The plan by the catalogue.
     ///
     /// # Errors
-    /// `fault`, where it is no silence and no denial, or the catalogue has nothing for this job.
+    /// Returns `fault` when AWS did answer, or the catalogue has nothing for this job.
     pub async fn instead_of(fault: Fault, context: &Context, store: &Store, spec: &ResolvedSpec) -> Result<Shipped, Fault> {
         if spec.spec.machine.cloud != Cloud::Aws || fault.code != ExitCode::UNREACHABLE {
             return Err(fault);
@@ -65,8 +64,8 @@ impl Shipped {
         }
     }
 
-    /// With the exit code of a cloud that does not answer, since nothing can be launched by such a plan; or of a job that would be
-    /// refused whatever AWS says.
+    /// Returns the exit code of a silent cloud, or of a refused job if AWS's answer would not
+    /// matter.
     pub fn show(&self, context: &Context, prepared: &Prepared, lacks: &[Lack]) -> ExitCode {
         let survey = &prepared.survey;
         let next = prepared.next_run(context.clock.now());
@@ -103,7 +102,7 @@ impl Shipped {
         if self.fault.what == wire::NO_CREDENTIALS_FOUND { "there are credentials" } else { "AWS answers, and allows it" }
     }
 
-    /// The fields of a plan, so that whoever reads one reads the other; `source` tells them apart.
+    /// The fields are the same as in a plan from AWS; `source` tells them apart.
     fn document(&self, lacks: &[Lack]) -> Value {
         let Planned { plan, most_job, fallbacks, ranking, refused, .. } = &self.planned;
         let source =
@@ -118,7 +117,6 @@ impl Shipped {
         })
     }
 
-    /// What a machine costs, why this one, when it would end, and what these figures are not.
     fn lines(&self) -> Vec<String> {
         let plan = &self.planned.plan;
         let because = plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
@@ -149,8 +147,8 @@ fn columns(offer: &Offer, ranked: &Ranked) -> Vec<String> {
     vec![offer.instance_type.clone(), offer.region.to_string(), gpus, offer.vcpus.to_string(), price, all_in, finish]
 }
 
-/// Why there is not even a plan by the catalogue. A budget that buys no machine on demand is the job's own mistake, where it may buy
-/// no other; all else the catalogue may only not know.
+/// Without a plan: a budget below every on-demand price is the job's mistake. In other cases the
+/// catalogue may lack something.
 fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String]) -> Fault {
     let is_over_budget = matches!(none, ActError::NoOffer(none) if none.over_budget.is_some());
     if is_over_budget && spec.spec.machine.market == MarketChoice::OnDemand {
@@ -173,7 +171,6 @@ fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String
     fault.meaning(format!("{nothing}nor can it be planned by the catalogue that ships with `lamp`: {why}"))
 }
 
-/// What this is, with its day.
 fn catalogue() -> String {
     let catalog = Catalog::shipped();
     format!(
@@ -183,8 +180,8 @@ fn catalogue() -> String {
     )
 }
 
-/// The same job on demand, which is all that the catalogue prices. A job that chooses its market goes from one machine to another as
-/// often as it likes, and so it does here.
+/// The catalogue prices nothing else. An `auto` job may change machines without limit, so this one
+/// may too.
 fn on_demand(spec: &ResolvedSpec) -> ResolvedSpec {
     let mut spec = spec.clone();
     if spec.spec.machine.market == MarketChoice::Auto {
@@ -194,7 +191,7 @@ fn on_demand(spec: &ResolvedSpec) -> ResolvedSpec {
     spec
 }
 
-/// What these figures are of a job that would buy on the spot market, and what nobody was asked.
+/// How these figures apply to a job that would buy spot, and what was not asked.
 fn notes(spec: &Spec, plan: &Plan) -> Vec<String> {
     let market = match spec.machine.market {
         MarketChoice::OnDemand => None,

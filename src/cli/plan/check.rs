@@ -1,4 +1,4 @@
-//! `lamp check`: all that is wrong with a job and with what it would ship, before anything is started.
+//! `lamp check`: all errors in a job and in what it would ship, before anything starts.
 
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// The job file is not there or cannot be read. Findings are the result, not an error.
+/// Fails when the job file is missing or unreadable. Findings are the result, not an error.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     match args.job.examine(context) {
         Ok(mut examined) => {
@@ -74,7 +74,8 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
     Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FINDINGS })
 }
 
-/// What the rule makes of an idle window that somebody has asked for: it is longer at first, and a short one by far.
+/// How the idle rule changes a window that the user set: at first it is longer, and a short one
+/// much longer.
 pub fn idle_note(loaded: &Loaded) -> Option<String> {
     let usual = IdleSpec::default().window;
     let YoungWindow { asked, first, until } = young_window(&loaded.spec.watch.idle).filter(|young| Some(young.asked) != usual)?;
@@ -84,7 +85,7 @@ pub fn idle_note(loaded: &Loaded) -> Option<String> {
     ))
 }
 
-/// A file says nothing of what its script does at an interruption.
+/// The file does not say what its script does at an interruption.
 fn untried(loaded: &Loaded, file: &str) -> String {
     let words = if loaded.file.is_some() { format!("lamp rehearse {}", shell_word(file)) } else { "lamp rehearse".to_owned() };
     format!("whether the script saves and resumes is not looked at here: `{words}` interrupts it on this workstation, and tries it")

@@ -1,9 +1,9 @@
-//! Whether the cadence of a job's checkpoints can work on the planned machine, from the saves that earlier runs of its name
-//! measured, and what would pay better.
+//! Whether the checkpoint interval suits the planned machine, by the saves that earlier runs of
+//! this job name measured.
 //!
-//! The rule is in `policy::watch::checkpoint_interval`; a rehearsal judges the same with the save that it made itself. `lamp plan` shows
-//! all of it; `lamp run` starts no machine that can be taken away for a job whose last save does not fit into the notice,
-//! unless it is told to.
+//! The rule is `policy::watch::checkpoint_interval`; a rehearsal uses it with its own save. `lamp
+//! plan` shows all of it. `lamp run` refuses a spot machine if the last save does not fit into the
+//! notice, unless `--late-save` is given.
 
 use futures::future::join_all;
 use serde::Serialize;
@@ -21,13 +21,13 @@ use crate::policy::market::pool_history::Pool;
 use crate::policy::{Cadence, CadenceFault, CadenceVerdict, check_cadence};
 use crate::wire::Store;
 
-/// So many saves say how long one takes: more are of an older program.
+/// Enough saves to know how long one takes; older ones are from an older program.
 const SAVES_READ: usize = 10;
 
-/// A mean life beyond this is as good as for ever, hours.
+/// A mean life above this counts as unlimited, in hours.
 const LIFE_HOURS_MAX: f64 = 48.0;
 
-/// What `lamp plan` says of it; the field names are an interface.
+/// The result in `lamp plan`; the field names are an interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shown {
     pub job: String,
@@ -47,7 +47,7 @@ pub struct Shown {
     cadence: Cadence,
 }
 
-/// What the newest job of a name, or its rehearsal, measured of its saves.
+/// The saves that the newest job of a name, or its rehearsal, measured.
 #[derive(Clone, Debug)]
 pub struct Measured {
     job: String,
@@ -56,28 +56,29 @@ pub struct Measured {
     spec: CheckpointSpec,
 }
 
-/// `None`: no save was measured, or nobody takes such a machine away. What cannot be read was never measured.
+/// `None`: no measured save, or a machine that cannot be interrupted.
 ///
-/// Three reads of the job root in turn, whatever the number of saves; two more where its checkpoints are gone.
+/// Reads the job root three times in turn, whatever the number of saves; five times if the
+/// checkpoints are gone.
 pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
     let machine = &spec.spec.machine;
     let is_taken = machine.cloud != Cloud::Local && machine.market != MarketChoice::OnDemand;
     if is_taken { ever_measured(store, spec).await } else { None }
 }
 
-/// The same for whatever machine.
+/// The same for every kind of machine.
 pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
     let job = &spec.spec;
     let checkpoint = job.checkpoint.as_ref()?;
     let rehearsed = format!("{}{REHEARSAL}", job.name);
     let dir = job_root::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
     let (numbers, earlier, gone) = tokio::join!(dir.checkpoint_numbers(), dir.spec(), dir.discarded());
-    // How long this workstation's line takes says nothing of a machine in the cloud.
+    // The upload from this workstation says nothing about a machine in the cloud.
     let uploads = earlier.ok().flatten().is_some_and(|earlier| earlier.spec.machine.cloud != Cloud::Local);
     let read = join_all(numbers.unwrap_or_default().into_iter().rev().take(SAVES_READ).map(|number| dir.manifest(number))).await;
     let mut saves: Vec<(f64, f64)> =
         read.into_iter().filter_map(|manifest| manifest.ok().flatten()).map(|save| (save.save_secs, save.upload_secs)).collect();
-    // Before each launch: nothing is read in turn for those who have discarded nothing.
+    // Only after a discard, so that a launch does not wait for more reads.
     if saves.is_empty() && gone.is_ok_and(|gone| gone.is_some()) {
         saves = told(&dir).await.unwrap_or_default();
     }
@@ -85,7 +86,7 @@ pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<Measure
     Some(Measured { job: dir.job().as_str().to_owned(), saves, spec: checkpoint.clone() })
 }
 
-/// As the events of the last attempt that saved tell them: they stay where the checkpoints were discarded.
+/// From the events of the last attempt that saved: they stay when checkpoints are discarded.
 async fn told(dir: &JobDir) -> Option<Vec<(f64, f64)>> {
     for attempt in dir.attempts().await.ok()?.into_iter().rev() {
         let events = dir.events(attempt).await.ok()?;
@@ -101,7 +102,7 @@ async fn told(dir: &JobDir) -> Option<Vec<(f64, f64)>> {
     None
 }
 
-/// Beside a plan: what the job's cadence costs on machines of the planned pool.
+/// For a plan: the cost of the job's interval on machines of the planned pool.
 pub async fn of(store: &Store, measured: Option<&Measured>, planned: &Planned) -> Option<Shown> {
     let measured = measured?;
     let pool = match &planned.outlook {
@@ -114,22 +115,23 @@ pub async fn of(store: &Store, measured: Option<&Measured>, planned: &Planned) -
 }
 
 impl Measured {
-    /// How long the work stands still for a save, seconds, and who measured it.
+    /// How long a save stops the work, in seconds, and the job that measured it.
     pub fn save(&self) -> Option<(f64, &str)> {
         Some((self.seconds()?.0, &self.job))
     }
 
-    /// Standing still for a save, the median; and until it is uploaded, the 95th percentile.
+    /// The median stop for a save, and the 95th percentile including the upload.
     fn seconds(&self) -> Option<(f64, f64)> {
         let save = quantile(self.saves.iter().map(|(save, _)| *save).collect(), 50)?;
         let whole = quantile(self.saves.iter().map(|(save, upload)| save + upload).collect(), 95)?;
         Some((save, whole))
     }
 
-    /// Before a run: whether a save can be had of a machine that is taken away.
+    /// Before a run: whether an interrupted machine has time for a save.
     ///
     /// # Errors
-    /// It does not fit into the notice, so that each interruption would cost what was done since the last one.
+    /// Fails when a save is longer than the notice: each interruption would lose all work since the
+    /// last one.
     pub fn refuse(&self) -> Result<(), Fault> {
         let Some((_, whole)) = self.seconds() else { return Ok(()) };
         match check_cadence(self.spec.interval, secs(whole), Some(CLOUDS_NOTICE)) {
@@ -162,7 +164,6 @@ fn secs(secs: f64) -> Span {
     Span::from_duration(std::time::Duration::from_millis((secs.max(0.0) * 1000.0).round() as u64))
 }
 
-/// The number that this share of them does not exceed.
 fn quantile(mut numbers: Vec<f64>, percent: usize) -> Option<f64> {
     numbers.sort_unstable_by(f64::total_cmp);
     numbers.get((numbers.len() * percent).div_ceil(100).checked_sub(1)?).copied()
@@ -191,7 +192,6 @@ impl Shown {
         })
     }
 
-    /// A save that does not fit into the notice is no plan for a machine that is taken away.
     pub fn code(&self) -> ExitCode {
         if matches!(self.verdict.fault, Some(CadenceFault::LongerThanNotice { .. })) { ExitCode::REFUSED } else { ExitCode::SUCCESS }
     }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!((shown.save_seconds, shown.whole_seconds, shown.code()), (6.0, 28.0, ExitCode::SUCCESS));
         let text = shown.text();
         assert!(text.starts_with("a checkpoint every 10m: saves took 28s in toy-222222; on machines that are taken every 4h 1.0% of"), "{text}");
-        // Half of an interval and a start of ten minutes, every four hours.
+        // Half an interval and a start of ten minutes, every four hours.
         assert!((shown.lost_share - (303.0 + 600.0) / 14_400.0).abs() < 1e-9, "{}", shown.lost_share);
         assert!(shown.best_share <= shown.saving_share + shown.lost_share);
     }

@@ -1,7 +1,7 @@
-//! What dry runs of a launch came to, place by place: the planned machine's, and of each other region and market that the job may
-//! go to.
+//! The results of EC2 dry runs: for the planned machine, and for each other region and market of
+//! the job.
 //!
-//! Unknown is not no. What must never live here: a refusal to launch (`run`).
+//! An unknown result is not a refusal. Not here: a refusal to launch (`run`).
 
 use serde::Serialize;
 
@@ -10,14 +10,14 @@ use crate::controller::{ActError, Controller, Planned};
 use crate::job::Spec;
 use crate::market::{Cloud, Market, Offer, Region};
 
-/// Of one region and market; the field names are an interface.
+/// For one region and market; the field names are an interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct Permission {
     region: Region,
     market: Market,
     /// Why the cloud would not launch it.
     pub forbidden: Option<String>,
-    /// Why that is not known.
+    /// Why that is unknown.
     pub unanswered: Option<String>,
 }
 
@@ -34,7 +34,6 @@ impl Permission {
     }
 }
 
-/// The planned machine's, and the others in the order in which they are tried.
 pub struct Permissions {
     pub planned: Permission,
     others: Vec<Permission>,
@@ -52,12 +51,10 @@ impl Permissions {
         }
     }
 
-    /// All of them, the planned machine's first.
     pub fn all(&self) -> Vec<&Permission> {
         std::iter::once(&self.planned).chain(&self.others).collect()
     }
 
-    /// What was proved of which, and what was not.
     pub fn tell(&self, context: &Context) {
         let others = self.others.iter().map(|other| (format!("what is tried next in {}", other.place()), other));
         for (what, one) in std::iter::once(("it".to_owned(), &self.planned)).chain(others) {

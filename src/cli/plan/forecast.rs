@@ -1,5 +1,5 @@
-//! What a job with `market = "auto"` is expected to cost and when to end: played many times by the shipped rule, against courses
-//! of capacity drawn from what is known of its pool.
+//! The expected cost and end of a job with `market = "auto"`. The shipped rule plays it many times
+//! against courses of capacity, drawn from what is known about its pool.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::policy::market::capacity_periods::ZoneSpells;
 use crate::policy::market::pool_history::Pool;
 use crate::policy::market::replay::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
 
-/// Enough for one in twenty to be ten; more changes the mean by less than a price does in an hour.
+/// Enough for a 95th percentile: one in twenty is ten courses.
 pub const RUNS: u32 = 200;
 
-/// So many of a long job: one in twenty is then one.
+/// For a long job; one in twenty is then one course.
 const RUNS_MIN: u32 = 20;
 
-/// Hours of work that are played in all: seconds of a processor. The longer a job, the more alike are its courses.
+/// Hours of work that are played in total, which takes seconds. The courses of a longer job differ
+/// less.
 const HOURS_PLAYED: f64 = 100_000.0;
 
-/// How many courses of a job are worth their time.
 pub fn courses(work: Duration) -> u32 {
     let hours = work.as_secs_f64() / 3600.0;
     ((HOURS_PLAYED / hours) as u32).clamp(RUNS_MIN, RUNS)
 }
 
-/// Longer work is said to be played before it is: it takes seconds.
+/// Whether it takes seconds, so that the user is told first.
 pub fn is_long(work: Duration) -> bool {
     courses(work) < RUNS
 }
@@ -38,43 +38,40 @@ pub fn is_long(work: Duration) -> bool {
 /// Between two looks at the market, as in the controller.
 pub const TICK: Duration = Duration::from_secs(5 * 60);
 
-/// What `lamp plan` says of it; the field names are an interface.
+/// The result in `lamp plan`; the field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Forecast {
-    /// What was decided now, and why.
+    /// The decision now, and its reason.
     pub decided: &'static str,
     pub because: String,
     pub work_hours: f64,
     pub start_seconds: f64,
-    /// Of the courses in which it finished; `null`: in none.
+    /// Over the courses that finished; `null` when there are none.
     pub usd: Option<Spread>,
     pub finish: Option<Timestamp>,
     pub finish_p95: Option<Timestamp>,
-    /// In how many of the courses a machine on demand was needed.
     pub on_demand_share: f64,
-    /// What the same job would cost without its deadline, and what the deadline costs; `null` where there is none, or where one
-    /// of the two does not always finish.
+    /// The cost without the deadline, and the cost of the deadline. `null` without a deadline, or
+    /// when one of the two does not always finish.
     pub usd_without_deadline: Option<f64>,
     pub deadline_usd: Option<f64>,
-    /// In how many of the courses the deadline was missed.
     pub late_share: f64,
-    /// In how many a machine's longest run time ended the job, and in how many its budget.
+    /// The shares of courses that the longest run time and the budget ended.
     pub over_run_time_share: f64,
     pub over_budget_share: f64,
-    /// In how many of them the job did not finish, for whichever of these, or because it was given up; and what those cost.
+    /// The share of courses that did not finish for any reason, and their mean cost.
     pub unfinished_share: f64,
     pub usd_unfinished: Option<f64>,
     pub courses: u32,
-    /// The pool whose law they were drawn from.
     pub zone: String,
     pub instance_type: String,
-    /// The other pools on the spot market that are on offer: the decision counts on them, the courses do not.
+    /// The other spot pools on offer: the decision counts on them, the courses do not.
     pub other_pools: usize,
     #[serde(skip)]
     given_up_after: Span,
 }
 
-/// Plays it against as many courses, drawn from the law of a pool; the same ones at each call.
+/// Plays the job against courses drawn from a pool; the same courses at each call.
 pub fn drawn(play: &Play, goes: Goes, spells: &ZoneSpells, courses: u32) -> Vec<Ran> {
     let watch = planned(play, spells);
     let course = |seed: u32| {
@@ -85,7 +82,7 @@ pub fn drawn(play: &Play, goes: Goes, spells: &ZoneSpells, courses: u32) -> Vec<
 }
 
 impl Forecast {
-    /// `None`: the job does not say how much work it is.
+    /// `None`: the job does not say how much work it has.
     pub fn of(planned: &Planned, spec: &Spec, now: Timestamp) -> Option<Forecast> {
         let outlook = planned.outlook.as_ref()?;
         let (standing, pool) = (&outlook.standing, &outlook.pool);
@@ -95,7 +92,7 @@ impl Forecast {
         let finished = || ran.iter().filter(|ran| ran.unfinished.is_none());
         let usd = Spread::of(finished(), |ran| ran.usd);
         let usd_unfinished = Spread::of(ran.iter().filter(|ran| ran.unfinished.is_some()), |ran| ran.usd).map(|usd| usd.mean);
-        // The shipped rule both times: only the deadline differs.
+        // Both times the shipped rule: only the deadline differs.
         let free = play.deadline.map(|_| drawn(&Play { deadline: None, ..play }, Goes::Auto, &pool.spells, courses));
         let free = free.filter(|free| usd_unfinished.is_none() && free.iter().all(|ran| ran.unfinished.is_none()));
         let free = free.and_then(|free| Spread::of(&free, |ran| ran.usd)).map(|usd| usd.mean);
@@ -112,7 +109,7 @@ impl Forecast {
             finish_p95: finish.map(|finish| at(finish.p95)),
             on_demand_share: share(|ran| ran.on_demand_hours > 0.0),
             usd_without_deadline: free,
-            // Both are means over the same courses; a rule that is the cheaper under a deadline is noise.
+            // Both are means over the same courses; a negative difference is noise.
             deadline_usd: free.zip(usd).map(|(free, usd)| (usd.mean - free).max(0.0)),
             late_share: share(|ran| ran.unfinished == Some(Unfinished::Deadline)),
             over_run_time_share: share(|ran| ran.unfinished == Some(Unfinished::RunTime)),
@@ -127,7 +124,6 @@ impl Forecast {
         })
     }
 
-    /// For people.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.cost_and_end().into_iter().chain(self.unfinished()).chain(self.deadline()).collect();
         let start = Span::from_secs(self.start_seconds.round() as u64);
@@ -145,7 +141,6 @@ impl Forecast {
 
     fn cost_and_end(&self) -> Option<String> {
         let (usd, finish, finish_p95) = (self.usd?, self.finish?, self.finish_p95?);
-        // What did not finish has its own line.
         let finished = (f64::from(self.courses) * (1.0 - self.unfinished_share)).round();
         let whole = if self.usd_unfinished.is_none() {
             "the whole job, all its machines together, is".to_owned()
@@ -191,14 +186,14 @@ impl Forecast {
     }
 }
 
-/// Less is shown as nothing.
+/// Smaller amounts are shown as nothing.
 const LEAST_USD: f64 = 0.005;
 
 fn time(hours: f64) -> Duration {
     Duration::from_secs((hours * 3600.0).round() as u64)
 }
 
-/// `None`: nobody says how much work it is.
+/// `None`: the job does not say how much work it has.
 fn play(outlook: &Outlook, spec: &Spec) -> Option<Play> {
     let standing = &outlook.standing;
     let play = Play {
@@ -215,7 +210,6 @@ fn play(outlook: &Outlook, spec: &Spec) -> Option<Play> {
     Some(play.bounded())
 }
 
-/// How many there are on the spot market beside the one that is played.
 fn other_pools(planned: &Planned, pool: &Pool) -> usize {
     let offers = std::iter::once(&planned.plan.offer).chain(&planned.fallbacks).filter(|offer| offer.market == Market::Spot);
     let pools: BTreeSet<(&str, &str)> = offers.map(|offer| (offer.zone.as_str(), offer.instance_type.as_str())).collect();

@@ -1,7 +1,8 @@
-//! A limit that no machine can keep with all of the work done: said before anything is bought, by how much, and what it means.
+//! Finds a limit that no machine can keep with all work done, before anything is bought: by how
+//! much, and what would be enough.
 //!
-//! Reckoned without the market: a machine that starts now and is never taken away. What must never live here: the market rule,
-//! which goes the fastest way to the end then (`policy::market::deadline_choice`).
+//! It assumes a machine that starts now and is never interrupted. Not here: the market rule, which
+//! then takes the fastest way to the end (`policy::market::deadline_choice`).
 
 use std::time::Duration;
 
@@ -18,39 +19,37 @@ use crate::policy::purchase::hard_end::STOP_GRACE;
 /// How far a limit is from the end of the work; the field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutOfReach {
-    /// The one that ends the job first.
+    /// The limit that ends the job first.
     pub limit: Limit,
-    /// 0: nobody has said how much, and the start alone takes longer.
+    /// 0: the job gives no work, and the start alone takes longer.
     pub work_hours: f64,
     pub start_hours: f64,
-    /// How much later the work would be done.
     pub short_hours: f64,
     /// The work that a machine can do until then.
     pub done_hours: f64,
-    /// A limit of time this far from now could be met.
+    /// A time limit that would be enough, from now.
     pub enough_hours: f64,
-    /// A budget that could: with an hour's bid, its disk and its address. `null`: the limit is one of time.
+    /// A budget that would be enough, with the bid, disk and address. `null` for a time limit.
     pub enough_usd: Option<Usd>,
-    /// The most that the machine of the plan costs until then.
+    /// The most that the planned machine costs until then.
     pub most_usd: Option<Usd>,
-    /// Every limit that is too tight, as what would be enough of it.
+    /// The flags that would raise every limit that is too tight.
     #[serde(skip)]
     flags: Vec<String>,
     #[serde(skip)]
     on_demand: bool,
-    /// Its hour is reckoned with a bid above its price.
     #[serde(skip)]
     bids: bool,
     #[serde(skip)]
     is_taken: bool,
     #[serde(skip)]
     saves: bool,
-    /// A deadline is one of them, and somebody has said how much work it is.
+    /// A deadline is too tight, and the job says how much work it has.
     #[serde(skip)]
     misses_deadline: bool,
 }
 
-/// What ends a job before its work is done; the names are an interface.
+/// The limit that ends a job before its work is done; the names are an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -60,7 +59,6 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// As the job file names it.
     fn name(self) -> &'static str {
         match self {
             Limit::Deadline => "deadline",
@@ -70,18 +68,18 @@ impl Limit {
     }
 }
 
-/// The machine of the plan: what an hour may come to, how fast it is, and the most that it costs.
+/// The planned machine: the price of an hour, its speed, and its highest cost.
 struct Machine {
     hour: UsdPerHour,
     speed: f64,
     most_usd: Option<Usd>,
     bids: bool,
-    /// It may be taken away, which costs a start and what was not saved.
+    /// It can be interrupted, which costs a start and the unsaved work.
     is_taken: bool,
 }
 
 impl OutOfReach {
-    /// `None`: all of them are in reach, as far as anybody has said how much work it is.
+    /// `None`: all limits are enough, as far as the job gives its work.
     pub fn of(planned: &Planned, spec: &ResolvedSpec, now: Timestamp) -> Option<OutOfReach> {
         let spec = &spec.spec;
         let offer: &Offer = &planned.plan.offer;
@@ -97,8 +95,7 @@ impl OutOfReach {
         OutOfReach::judge(spec, &standing, &machine, now)
     }
 
-    /// The same where no machine is planned: of any that works so fast and costs so much an hour, from the cheapest to the dearest, and
-    /// may be taken away or not.
+    /// The same for any machine of this speed, between these hourly prices.
     pub fn by_the_hour(spec: &Spec, standing: &Standing, hours: ([UsdPerHour; 2], bool), speed: f64, now: Timestamp) -> Option<OutOfReach> {
         let ([hour, dearest], is_taken) = hours;
         let limits = &spec.limits;
@@ -108,8 +105,8 @@ impl OutOfReach {
         OutOfReach::judge(spec, standing, &Machine { hour, speed, most_usd, bids: false, is_taken }, now)
     }
 
-    /// The same of a job as it stands in its file: nobody was asked for a price, so that no budget is judged. On the fastest of the
-    /// machines whose speed it names.
+    /// The same for a job file alone: without prices, so without the budget, on the fastest named
+    /// machine.
     pub fn of_its_words(spec: &Spec, now: Timestamp) -> Option<OutOfReach> {
         let speed = spec.machine.speed.iter().map(|(_, speed)| speed).reduce(f64::max).unwrap_or(1.0);
         OutOfReach::by_the_hour(spec, &standing_alone(spec, speed, now), ([UsdPerHour::ZERO; 2], false), speed, now)
@@ -122,9 +119,10 @@ impl OutOfReach {
         let start = if is_local { 0.0 } else { standing.start };
         let way_out = auto_market::way_out(spec).as_secs_f64() / 3600.0;
         let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
-        // Each: how long the machine may work, and how much longer than that the whole of the limit is.
+        // Each limit, the time that the machine may work, and the rest of the limit.
         let of_time = |limit: Limit, hours: f64| (limit, hours - way_out, way_out);
-        // What is left of a deadline is never less than nothing; by how much it is too short is told all the same.
+        // The time left until a deadline is never negative, but the message says by how much it is
+        // short.
         let deadline = match standing.time_left.zip(until) {
             Some((left, until)) if left > 0.0 || limits.work.is_some() || !is_local => Some((Limit::Deadline, left, until - left)),
             _ => until.map(|until| of_time(Limit::Deadline, until)),
@@ -134,8 +132,8 @@ impl OutOfReach {
         let paid = limits.budget.and_then(|budget| machine.hour.time_for(budget));
         let budget = paid.map(|paid| of_time(Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0));
         let short = |(_, left, _): &(Limit, f64, f64)| work + start - left;
-        // Here a job starts at once, and may be over before its run time nears its end; but from a deadline or a budget that its way
-        // out takes whole nothing is left to begin with.
+        // A local job starts at once, and may end well before its run time. But a deadline or
+        // budget that the end uses up leaves no time to work.
         let is_told = |(limit, ..): &(Limit, f64, f64)| limits.work.is_some() || !is_local || *limit != Limit::MaxRuntime;
         let mut all: Vec<_> = [deadline, run_time, budget].into_iter().flatten().filter(|limit| is_told(limit) && short(limit) > 0.0).collect();
         all.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
@@ -166,13 +164,12 @@ impl OutOfReach {
         })
     }
 
-    /// Whether there is a deadline that the work cannot meet, whatever would end the job before it: the one limit that a job can only
-    /// miss.
+    /// Whether a deadline is too tight, even if another limit ends the job first.
     pub fn is_late(&self) -> bool {
         self.misses_deadline
     }
 
-    /// Nobody has said how much work it is; how long a start takes is mostly a guess.
+    /// The job gives no work, and the length of a start is mostly a guess.
     fn is_start_alone(&self) -> bool {
         self.work_hours == 0.0
     }
@@ -218,7 +215,6 @@ impl OutOfReach {
     fn cure(&self) -> String {
         let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
         let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
-        // Each interruption costs a start, and what was not saved.
         let unless = if self.is_taken { " where no machine is taken away" } else { "" };
         if self.is_start_alone() {
             return format!("`{}` leaves it time for some work; say how much there is with `--work`", self.flags.join(" "));
@@ -227,30 +223,28 @@ impl OutOfReach {
         format!("`{}` is enough{from_now}{unless}; so would be {machine}, or less work, with its own `--work`{lower}", self.flags.join(" "))
     }
 
-    /// As a finding of the job.
     pub fn finding(&self) -> Finding {
         Finding::warning("limits.work", format!("{}; {}", self.what(), self.means())).hint(self.cure())
     }
 
-    /// As a warning: what, what it means, what to type.
     pub fn warn(&self, context: &Context) {
         context.printer.warn(format!("{}; {}", self.what(), self.means()));
         context.printer.hint(self.cure());
     }
 }
 
-/// In whole minutes: it rests on a start that nobody knows better.
+/// In whole minutes, because it rests on an estimated start.
 fn span(hours: f64) -> Span {
     Span::from_duration(Duration::from_secs((hours * 60.0).round().max(0.0) as u64 * 60))
 }
 
-/// What is missing is never said to be nothing, nor to be less than it is.
+/// Rounded up, so that it is never too little or zero.
 fn at_least(hours: f64) -> Span {
     let secs = (hours * 3600.0).ceil().max(1.0);
     Span::from_secs(if secs < 60.0 { secs } else { (secs / 60.0).ceil() * 60.0 } as u64)
 }
 
-/// How a job stands that has not run and of whose market nothing is known.
+/// The standing of a new job whose market is unknown.
 fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> Standing {
     auto_market::standing(&AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now })
 }
@@ -273,7 +267,7 @@ mod tests {
         Machine { hour: UsdPerHour::new(dollars.parse().unwrap()), speed: 1.0, most_usd: Some("9.84".parse().unwrap()), bids: false, is_taken: false }
     }
 
-    /// 20 h of work under a limit of time and of money.
+    /// 20 h of work with a limit of time and money.
     fn limited(max_runtime: Option<&str>, budget: Option<&str>, hour: &str, cloud: Cloud) -> Option<OutOfReach> {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut spec = Spec::bare();
@@ -296,7 +290,7 @@ mod tests {
         let enough = found.enough_usd.unwrap();
         assert_eq!(limited(None, Some(&enough.dollars().to_string()), "1", Cloud::Aws), None, "what it says is enough is enough");
         assert!(limited(None, Some(&(enough.dollars() - 0.1).to_string()), "1", Cloud::Aws).is_some(), "and not much more than that");
-        // The one that ends it first is the one that is named; of what costs nothing no budget ends.
+        // The limit that ends it first is named. A free machine is never stopped by a budget.
         assert_eq!(limited(Some("4h"), Some("2"), "1", Cloud::Aws).unwrap().limit, Limit::Budget);
         let both = limited(Some("4h"), Some("9"), "1", Cloud::Aws).unwrap();
         assert_eq!((both.limit, both.is_late()), (Limit::MaxRuntime, false));
@@ -336,7 +330,6 @@ mod tests {
         assert_eq!(judge(&spec), None);
     }
 
-    /// A run time that ends it even sooner hid that.
     #[test]
     fn a_deadline_that_cannot_be_met_is_refused_also_where_another_limit_ends_the_job_before_it() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();

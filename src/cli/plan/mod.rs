@@ -1,4 +1,4 @@
-//! `lamp check` and `lamp plan`: what a job needs, what it would buy, what that can cost.
+//! `lamp check` and `lamp plan`: what a job needs, what it would buy, and what that can cost.
 
 pub(crate) mod bid_text;
 pub(crate) mod catalog_plan;

@@ -1,17 +1,17 @@
-//! What to type where the image that a job asks for is not there.
+//! Hints for a job whose image is missing.
 //!
-//! What must never live here: the looking (`adapters::aws::ec2::image`).
+//! Not here: the lookup (`adapters::aws::ec2::image`).
 
-/// `refused`: what the cloud said of the job; `None`: it is about something else.
+/// `refused` is the cloud's reason. `None`: it is about something else.
 pub fn hint(refused: &str) -> Option<String> {
     let missing = refused.strip_prefix("`machine.image`: ")?;
-    // The words of a job file that name no image teach the syntax themselves.
+    // An invalid image word has an error that explains the syntax.
     let region = ["there is no parameter ", "there is no image ", "the parameter "].iter().find_map(|begin| {
         let (_, after) = missing.strip_prefix(begin)?.split_once(" in ")?;
         after.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').next()
     })?;
     let own = format!("`aws ec2 describe-images --region {region} --owners self` shows your own");
-    // The path that `dlami` stands for.
+    // The path behind `dlami`.
     let hint = if missing.contains("`/aws/service/deeplearning/") {
         format!("another region (`--region`) may have it; or another `--image`, or `image` in [machine] of the job file: {own}")
     } else {

@@ -1,12 +1,12 @@
-//! What to type where no offer fits: one line for each thing that stands in the way, the nearest first.
+//! Hints when no offer fits: one line for each obstacle, the nearest first.
 //!
-//! What must never live here: which of them it is (`policy`).
+//! Not here: which obstacle it is (`policy`).
 
 use crate::market::{Catalog, Cloud, Offer};
 use crate::policy::account::doctor;
 use crate::policy::purchase::placement::{NoOffer, OverBudget};
 
-/// What would mend it; empty: nothing is known that would.
+/// Empty: no known cure.
 pub fn hints(none: &NoOffer) -> Vec<String> {
     let bid = none.above_bid.as_deref().map(enough);
     let budget = none.over_budget.as_deref().map(larger);
@@ -23,19 +23,18 @@ pub fn hints(none: &NoOffer) -> Vec<String> {
     [limit, bid, budget, quota, dearer, prices].into_iter().flatten().collect()
 }
 
-/// The lowest bid that a machine would be had for now.
 fn enough(offer: &Offer) -> String {
     format!(
         "{} costs {} now: `--max-price {}` would take it, and `--max-price auto` bids 15 % above the price",
         offer.describe(),
         offer.price,
-        // As short as it is written, and never below the price.
+        // As short as possible, and never below the price.
         offer.price.per_hour().in_hundredths_of_a_cent().dollars()
     )
 }
 
-/// A budget that starts a machine, in whole cents, and the one that pays for all that the job may take. A budget counts all attempts:
-/// what is spent is in both.
+/// A budget that starts a machine, and one that pays for all its limits allow. Both include what
+/// was spent.
 fn larger(over: &OverBudget) -> String {
     let OverBudget { offer, spent, least, whole } = over;
     let typed = |amount| format!("--budget {}", (*spent + amount).in_cents().dollars());
@@ -46,7 +45,8 @@ fn larger(over: &OverBudget) -> String {
     format!("`{}`, or `budget = \"{words}\"` in `[limits]`, is enough to start one: {worth} of {}{start}{whole}", typed(*least), offer.describe())
 }
 
-/// What has no price is not bought: where the prices come from, and where the shipped ones hold.
+/// A machine without a price is not bought: where prices come from, and where the shipped ones
+/// apply.
 pub fn with_prices() -> String {
     let names = |regions: Vec<crate::market::Region>| regions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let catalog = Catalog::shipped();
@@ -62,7 +62,7 @@ pub fn with_prices() -> String {
 mod tests {
     use super::*;
 
-    /// Of an `m5.large` in us-east-1 it must not sound as if it had a price there.
+    /// The hint must not suggest a shipped price for an `m5.large` in us-east-1.
     #[test]
     fn the_shipped_prices_on_demand_are_said_to_be_of_machines_with_gpus() {
         let said = with_prices();

@@ -1,4 +1,4 @@
-//! `lamp plan`: which machine, at what price, and the most that it can cost. Starts nothing.
+//! `lamp plan`: shows which machine, its price, and the most that it can cost. Starts nothing.
 
 use clap::Args as ClapArgs;
 
@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// The job has errors, or no offer fits.
+/// Fails when the job has errors, or no offer fits.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let prepared = args.job.prepare(context)?;
     show(context, &prepared).await
@@ -35,7 +35,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 /// Prints the plan of a prepared job.
 ///
 /// # Errors
-/// No offer fits, or the job root cannot be opened.
+/// Fails when no offer fits, or the job root cannot be opened.
 pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fault> {
     let Prepared { loaded, survey } = prepared;
     run::refuse_cloud(loaded.spec.machine.cloud)?;
@@ -68,7 +68,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let cadence = checkpoint_cadence::of(&store, measured.as_ref(), &planned).await;
     let next = prepared.next_run(context.clock.now());
     let over_a_cap = controller.cap_forbids(plan);
-    // As `lamp run` would end; a deadline that cannot be met is refused here, where nothing is lost by it.
+    // As `lamp run`; but only this refuses a deadline that cannot be met.
     let late = out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
     let code = if !lacks.is_empty() || clock.is_some() || late || over_a_cap.is_some() {
         ExitCode::REFUSED
@@ -124,7 +124,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     Ok(code)
 }
 
-/// A name that nobody knows is the nearer mistake, whatever else stands in the way.
+/// Puts an unknown name first: it is the likeliest mistake.
 fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
     const NAMES: [&str; 3] = ["machine.gpus", "machine.regions", "machine.instance_types"];
     let said = fault.hint.take();
@@ -138,16 +138,15 @@ fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
     fault
 }
 
-/// Whose word the offers are; `plan::catalog_plan` has the third.
 fn source(plan: &Plan) -> serde_json::Value {
     let name = if plan.offer.cloud == Cloud::Local { "local" } else { "ec2" };
     serde_json::json!({ "name": name, "as_of": plan.created })
 }
 
-/// What the launch would wait for, as it follows on "waits for": a cheaper machine, or a cap.
+/// The reason why the launch would wait, as it follows "waits for": a cheaper machine, or a cap.
 ///
 /// # Errors
-/// The job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn held_back(controller: &Controller, planned: &Planned) -> Result<Option<String>, Fault> {
     if let Some(waits) = &planned.waits {
         return Ok(Some(status::waits(&waits.reason.text, waits.until)));
@@ -156,16 +155,16 @@ pub async fn held_back(controller: &Controller, planned: &Planned) -> Result<Opt
     Ok(reason.map(|reason| reason.text))
 }
 
-/// The plan that the first attempt would have now; nothing is written.
+/// The plan of the first attempt if it started now; nothing is written.
 ///
 /// # Errors
-/// No offer fits, or the cloud does not answer.
+/// Fails when no offer fits, or the cloud is unreachable.
 pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> Result<Planned, Fault> {
     let asked = format!("asking {} what it sells", spec.spec.machine.cloud);
     saying(context, asked, controller.first_plan(spec)).await.map_err(|error| {
         let fault = fault(&error).meaning("nothing was started, and nothing bills");
         let slip = spec.spec.machine.regions.iter().find_map(|name| region_arg::hint_of(name));
-        // A region that nobody knows has no address: the same again would end the same.
+        // An unknown region has no address, so trying again fails the same way.
         match slip.filter(|_| error.is_silence()) {
             Some(slip) => fault.hint(slip),
             None => fault,
@@ -173,7 +172,7 @@ pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSp
     })
 }
 
-/// A cloud that does not answer, or does not know us, is another thing than a job that fits nowhere.
+/// Tells a silent cloud or wrong credentials apart from a job without an offer.
 pub fn fault(error: &ActError) -> Fault {
     if error.is_denial() {
         Fault::from_error(ExitCode::UNREACHABLE, error).or_hint("`lamp doctor` says who you are to the cloud, and what is missing")

@@ -1,16 +1,17 @@
-//! A region that may not exist, named beside what has failed.
+//! Hints about a region that may not exist.
 //!
-//! Its name has no address, so that nobody answers, and the error speaks of DNS. What must never live here: a refusal before
-//! anybody was asked (regions are newer than this program, and emulators have their own), the names (`market`).
+//! An unknown region has no address, so the error only mentions DNS. Not here: a refusal before the
+//! request (regions appear after a release, and emulators have their own), and the names
+//! (`market`).
 
 use crate::market::{nearest_regions, unknown_region};
 
-/// What to type where a sentence of a failure names a region that this version does not know.
+/// The hint for a failure that names an unknown region.
 pub fn hint(sentence: &str) -> Option<String> {
     hint_of(unknown_region(sentence)?)
 }
 
-/// The same of a name; `None`: it is known.
+/// The same for a region; `None`: it is known.
 pub fn hint_of(name: &str) -> Option<String> {
     let said = unknown(name)?;
     Some(format!("{said}; --region names another, as do `regions` in [aws] of the configuration, and AWS_REGION"))

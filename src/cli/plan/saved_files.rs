@@ -1,6 +1,8 @@
-//! Before a job runs: the files that are kept when its machine goes, and the files that its script saves and that are lost.
+//! Before a job runs: which files are kept after its machine ends, and which saved files would be
+//! lost.
 //!
-//! What must never live here: how a script is read (`init::save_detection`), or what was left behind in the end (the agent says it).
+//! Not here: how a script is read (`init::save_detection`), and what was lost in the end (the
+//! agent).
 
 use std::path::Path;
 
@@ -9,10 +11,9 @@ use crate::cli::init::save_detection::{self, Saves};
 use crate::config::Loaded;
 use crate::job::{Command, Finding, OutputGlob, Spec};
 
-/// A script of a megabyte is data.
+/// A larger script is data.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
-/// One line for people.
 pub fn line(spec: &Spec) -> String {
     let named = spec.outputs.iter().map(|pattern| format!("`{pattern}`"));
     let mut kept: Vec<String> = named.collect();
@@ -21,7 +22,7 @@ pub fn line(spec: &Spec) -> String {
     format!("kept at its end: {}; all else in its workdir goes with the machine", kept.join(", "))
 }
 
-/// The files that the script saves, by its own text, and that are lost with the machine.
+/// The files that the script's text saves, and that would be lost with the machine.
 pub fn findings(loaded: &Loaded) -> Vec<Finding> {
     let Some(text) = script_of(&loaded.spec).and_then(|script| read(&loaded.workdir.join(script))) else { return Vec::new() };
     let saves = save_detection::look(&Script::new(&text));
@@ -33,7 +34,7 @@ pub fn findings(loaded: &Loaded) -> Vec<Finding> {
         let finding = Finding::warning("outputs", format!("the script saves {}, which nothing keeps", shown.join(", ")));
         found.push(finding.hint(format!("outputs = [{}] brings it home", line.join(", "))));
     }
-    // A guess that is not certain is no news before each run.
+    // An uncertain guess is not worth a warning before each run.
     if let (Some(folder), None) = (&saves.folder, &saves.doubt)
         && loaded.spec.checkpoint.is_none()
         && !is_kept(&loaded.spec, folder)
@@ -46,12 +47,11 @@ pub fn findings(loaded: &Loaded) -> Vec<Finding> {
 }
 
 fn unkept(spec: &Spec, saves: &Saves) -> Vec<String> {
-    // A text without a folder and an ending may be no path, and a false alarm before each run teaches people to read none.
+    // A text without a slash or a dot may be no path, and false alarms make people ignore warnings.
     let is_path = |path: &str| path.contains(['/', '.']);
-    // The folder of the checkpoints has a finding of its own.
     let is_of_folder = |path: &str| saves.folder.as_deref().is_some_and(|folder| is_below(path, folder));
     let files = saves.outputs.iter().filter(|path| is_path(path) && !is_of_folder(path) && !is_kept(spec, path)).cloned();
-    // Saved, and not certainly a checkpoint: it is a result, then.
+    // Saved, but maybe not a checkpoint: then it is a result.
     let is_result = saves.doubt.is_some() && saves.because == "it is saved there";
     let folder = saves.folder.iter().filter(|folder| is_result && !is_kept(spec, folder)).map(|folder| format!("{folder}/**"));
     files.chain(folder).collect()
@@ -67,7 +67,6 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The Python file that the command runs.
 fn script_of(spec: &Spec) -> Option<&str> {
     let Command::Args(args) = &spec.command else { return None };
     args.iter().map(String::as_str).find(|word| word.ends_with(".py") && !word.starts_with(['-', '/']))

@@ -1,4 +1,5 @@
-//! What a plan says to people: the machine, the most it can cost, why, and what is tried when it is not to be had.
+//! A plan for people: the machine, its highest cost, the reasons, and what is tried if it is not
+//! available.
 
 use std::fmt::Display;
 
@@ -10,18 +11,19 @@ use crate::market::{Cloud, GpuRequirement, Market, Offer, Quota, Usd, UsdPerHour
 use crate::policy::purchase::job_cost_bound::{JobMost, MostBy};
 use crate::policy::purchase::ranking::Ranked;
 
-/// So many lines of one kind; `-o json` has all.
+/// Lines of one kind; `-o json` has all.
 const LINES_MAX: usize = 6;
 
-/// Before a run: the machine, or the one that is taken in the end if none is taken now.
+/// Before a run: the machine, or the one that is bought if no cheaper one comes.
 pub fn before_a_run(planned: &Planned) -> Vec<String> {
     [costs(planned, ON_OFFER), why(planned)].concat()
 }
 
-/// What the figures of a whole job rest on, where a cloud has said it.
+/// The basis of a whole job's figures, when a cloud has answered.
 const ON_OFFER: &str = "by what is on offer now";
 
-/// The machine and its price, the most that it costs, and the most of the whole job; `by`: what its figures rest on.
+/// The machine, its price, its highest cost, and the highest cost of the job. `by`: the basis of
+/// the figures.
 pub(crate) fn costs(planned: &Planned, by: &str) -> Vec<String> {
     let (plan, offer) = (&planned.plan, &planned.plan.offer);
     let whole_job = whole_job(plan, &planned.most_job, by);
@@ -29,7 +31,8 @@ pub(crate) fn costs(planned: &Planned, by: &str) -> Vec<String> {
     let most = match plan.most_usd {
         Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
         Some(most) => {
-            // Of a job that can cost more than its first machine, nothing is said that reads as if it could not.
+            // If the job can cost more than its first machine, this line must name only the
+            // machine.
             let what = if whole_job.is_some() { "this machine costs at most" } else { "costs at most" };
             // A user who typed 8 and reads 13 must see where the rest comes from.
             let is_by_budget = whole_job.is_none() && planned.most_job.by == MostBy::Budget && offer.cloud == Cloud::Local;
@@ -47,27 +50,25 @@ pub(crate) fn costs(planned: &Planned, by: &str) -> Vec<String> {
     std::iter::once(first).chain(whole_job).collect()
 }
 
-/// Whether a spot machine is planned, or waited for.
 fn is_to_be_spot(planned: &Planned) -> bool {
     planned.plan.offer.market == Market::Spot || planned.waits.is_some()
 }
 
-/// Why this machine, and when it ends.
 fn why(planned: &Planned) -> Vec<String> {
     let plan = &planned.plan;
-    // The first reason is why there is a plan, the second why this offer; the others speak for themselves.
+    // The first reason says why there is a plan, the second why this offer.
     let because = plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
-    // Of a machine that is not launched now, the end is not known yet.
+    // The end is unknown until the launch.
     let end = plan.kill_at.filter(|_| planned.waits.is_none());
     let end = end.map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at)));
     because.chain(plan.reasons.iter().skip(2).cloned()).chain(end).collect()
 }
 
-/// The most of the job with every machine that may follow, where that is another figure than the most of the first, as people read
-/// it.
+/// The highest cost of the job with all machines that may follow, if it differs from the first
+/// machine's as shown.
 fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     let read = |usd: Option<Usd>| usd.map(|usd| usd.rounded_up().to_string());
-    // The one machine that it gets may be another, and that is said beside the first.
+    // Another single machine may replace it; that is said beside the first.
     let only_one = most_job.machines == Some(1) && most_job.by == MostBy::Machines;
     if plan.most_usd.is_none() || only_one || read(most_job.usd) == read(plan.most_usd) {
         return None;
@@ -75,7 +76,7 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     let (is_local, machines) = (plan.offer.cloud == Cloud::Local, most_job.machines.unwrap_or(1));
     let again = if is_local { "begins again after a power cut" } else { "goes on on another machine when one is taken away or lost" };
     let job = format!("the whole job, which {again},");
-    // Whoever has set a budget is not told to set one.
+    // A user with a budget needs no hint to set one.
     let unset = |words: &'static str| if most_job.budget.is_none() { words } else { "" };
     let Some(usd) = most_job.usd.map(Usd::rounded_up) else {
         return Some(format!("{job} can cost that much again each time, and nothing bounds it; `limits.budget` would"));
@@ -83,7 +84,6 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     Some(match most_job.by {
         MostBy::Budget if is_local => format!("{job} costs at most {usd}: its budget, and five minutes to save and to power off"),
         MostBy::Budget => format!("{job} costs at most {usd}: that is its budget"),
-        // What is on offer changes; a budget does not.
         MostBy::Deadline => {
             let holds = unset("; `limits.budget` would hold whatever comes");
             format!("{job} costs at most {usd} {by}: its deadline ends it{holds}")
@@ -100,13 +100,11 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     })
 }
 
-/// What another machine in its place can come to, where that is more.
 fn whichever(plan: &Plan, most: Usd) -> String {
     let any = plan.most_whichever().map(Usd::rounded_up).filter(|any| *any > most.rounded_up());
     any.map(|any| format!("; at most {any} where it is not to be had and a dearer one takes its place")).unwrap_or_default()
 }
 
-/// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
 pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = String>, exceeded: Option<&bid_text::Shown>) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
     let mut lines: Vec<String> = costs(planned, ON_OFFER).into_iter().chain(expected).chain(why(planned)).collect();
@@ -114,7 +112,7 @@ pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = Stri
     lines.extend(machine_text(&plan.offer, &spec.machine.gpus));
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
-    // The first of the ranking is the machine itself.
+    // The ranking begins with the machine itself.
     let to_finish = |n: usize| ranking.get(n + 1).and_then(|ranked| ranked.usd_to_finish).filter(|usd| *usd > Usd::ZERO);
     let tried = |n: usize, offer: &Offer| {
         let begin = if n == 0 { "if there is none:" } else { "then:" };
@@ -131,7 +129,7 @@ pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = Stri
             offer.instance_type, offer.zone, offer.market, offer.price
         ));
     }
-    // The other market comes last, and is not to be hidden by the zones of the first.
+    // The other market comes last, and the zones of the first must not hide it.
     let other = fallbacks
         .iter()
         .enumerate()
@@ -140,7 +138,7 @@ pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = Stri
         .find(|(n, offer)| offer.market != plan.offer.market && fallbacks.iter().take(*n).all(|before| before.market == plan.offer.market));
     lines.extend(other.map(|(n, offer)| format!("  among them, {}", tried(n, offer))));
     let mut unfit: Vec<&RejectedOffer> = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer)).collect();
-    // Of those with the same reason, the one that comes nearest is named.
+    // Among equal reasons, the cheapest offer is named.
     unfit.sort_by_key(|no| no.offer.hourly());
     let unfit = unfit.into_iter().map(|no| format!("{} in {}, {}: {}", no.offer.instance_type, no.offer.zone, no.offer.market, no.because));
     lines.extend(cut(summed_up("not", unfit).into_iter()));
@@ -148,14 +146,14 @@ pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = Stri
     lines
 }
 
-/// Why one that is dearer may come before another: its machines are expected to be taken away less often.
+/// Why a more expensive machine may come first: it is expected to be interrupted less often.
 fn added_by_starts(offer: &Offer, ranked: &Ranked) -> String {
     let plain = offer.hourly().per_hour().dollars() / ranked.speed;
     let percent = ((ranked.usd_per_hour_of_work / plain - 1.0) * 100.0).round();
     if percent >= 1.0 { format!(" and {percent} % for its starts") } else { String::new() }
 }
 
-/// One line for each reason: the first that it holds for, and how many others there are.
+/// One line for each reason: its first offer, and the number of others.
 fn summed_up(begin: &str, all: impl Iterator<Item = String>) -> Vec<String> {
     let mut kinds: Vec<(String, String, usize)> = Vec::new();
     for text in all {
@@ -172,13 +170,13 @@ fn summed_up(begin: &str, all: impl Iterator<Item = String>) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// A reason without its types, zones and prices: the words that have no digit.
+/// A reason without its words with digits: types, zones and prices.
 fn kind(text: &str) -> String {
     let plain = |word: &&str| !word.chars().any(|letter| letter.is_ascii_digit());
     text.split_whitespace().filter(plain).collect::<Vec<&str>>().join(" ")
 }
 
-/// What is bought, and what of it the job did not ask for. `None`: of a workstation its own agent says.
+/// The machine, and what it has beyond the job's needs. `None`: a local agent says it itself.
 pub(crate) fn machine_text(offer: &Offer, wanted: &GpuRequirement) -> Option<String> {
     if offer.cloud == Cloud::Local {
         return None;
@@ -213,13 +211,11 @@ fn quota_text(quota: &Quota) -> String {
     format!("quota \"{}\" in {}: {left} of {max} vCPUs are free", quota.name, quota.region)
 }
 
-/// How many times the one price is of the other, for people.
 pub fn times(price: UsdPerHour, of: UsdPerHour) -> String {
     let times = price.per_hour().dollars() / of.per_hour().dollars().max(1e-6);
     format!("{} times", (times * 10.0).round() / 10.0)
 }
 
-/// The first lines, and how many there are beside.
 fn cut<T: Display>(lines: impl Iterator<Item = T>) -> Vec<String> {
     let all: Vec<String> = lines.map(|line| line.to_string()).collect();
     let more = all.len().saturating_sub(LINES_MAX);

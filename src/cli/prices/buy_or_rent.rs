@@ -1,4 +1,4 @@
-//! Would it be cheaper to buy one? Months until a bought machine has paid for itself.
+//! When buying a machine pays: months until it costs less than renting.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn watts(text: &str) -> Result<f64, String> {
 /// Weeks in a month, on the average of a year.
 const WEEKS_A_MONTH: f64 = 365.25 / 7.0 / 12.0;
 
-/// A rented machine to compare with, and after how many months the bought one is the cheaper; `None`: never.
+/// A rented machine, and after how many months a bought one is cheaper; `None`: never.
 struct Against<'a> {
     market: &'static str,
     row: &'a Row,
@@ -63,7 +63,6 @@ fn against<'a>(args: &Purchase, rows: &'a [Row]) -> Vec<Against<'a>> {
         .collect()
 }
 
-/// Sentences for people; none where nothing is to be bought.
 pub fn text(args: &Purchase, rows: &[Row]) -> Vec<String> {
     let Some(buy) = args.buy else { return Vec::new() };
     let power = if args.watts > 0.0 { format!(" and {} W at {} a kWh", args.watts, args.usd_per_kwh) } else { " and no electricity".into() };
@@ -79,7 +78,7 @@ pub fn text(args: &Purchase, rows: &[Row]) -> Vec<String> {
     lines
 }
 
-/// The same for machines; `null` where nothing is to be bought.
+/// The same as JSON; `null` without `--buy`.
 pub fn document(args: &Purchase, rows: &[Row]) -> Value {
     let Some(buy) = args.buy else { return Value::Null };
     let against = against(args, rows).into_iter().map(

@@ -1,9 +1,10 @@
-//! The course of spot prices that `lamp prices` has asked for: a point for each change, of each pool in its table.
+//! The spot price history of `lamp prices`: a point for each change, for each pool in its table.
 //!
 //! ```text
-//!   Supply.histories ── the pools that have a row, of `--zone` ── since the window began ── `histories` of `-o json`, a row a point, the plot
+//!   Supply.histories ── pools with a row ── since the window began ── JSON, rows, the plot
 //! ```
-//! What must never live here: what is said of a course, like how often a bid was exceeded (`prices::table`).
+//!
+//! Not here: conclusions such as how often a bid was exceeded (`prices::table`).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,14 +13,15 @@ use super::table::{self, Row};
 use crate::cli::{ExitCode, Fault};
 use crate::market::{PriceHistory, Supply};
 
-/// The courses of the rows, in their order; the first point of each is the price that held when the window began, if EC2 tells it.
+/// The histories of the rows, in their order. The first point is the price at the start of the
+/// window, if EC2 gives it.
 pub fn of(rows: &[Row], supply: &Supply, zone: Option<&str>, from: Timestamp) -> Vec<PriceHistory> {
     let rows = rows.iter().filter(|row| zone.is_none_or(|zone| row.zone.as_str() == zone));
     rows.filter_map(|row| supply.histories.iter().find(|history| row.is_of(history))).map(|history| history.since(from)).collect()
 }
 
 /// # Errors
-/// Somebody asks for courses, and there is none: EC2 did not answer (`is_asked`), or tells none of that zone.
+/// Fails when the history is missing: EC2 was silent (`!is_asked`), or has none for that zone.
 pub fn refuse_none(courses: &[PriceHistory], supply: &Supply, zone: Option<&str>, is_asked: bool) -> Result<(), Fault> {
     if !courses.is_empty() {
         return Ok(());
@@ -37,7 +39,6 @@ pub fn refuse_none(courses: &[PriceHistory], supply: &Supply, zone: Option<&str>
     if zones.is_empty() { Err(fault) } else { Err(fault.hint(format!("it does of {}", zones.join(", ")))) }
 }
 
-/// Each point, as an object of its own.
 pub fn points(courses: &[PriceHistory]) -> impl Iterator<Item = Value> {
     courses.iter().flat_map(|course| {
         course.points().iter().map(|point| {

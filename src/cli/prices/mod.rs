@@ -1,4 +1,4 @@
-//! `lamp prices`: prices of today, their history, and when buying a machine pays.
+//! `lamp prices`: current prices, their history, and when buying a machine pays.
 
 pub(crate) mod buy_or_rent;
 pub(crate) mod history;

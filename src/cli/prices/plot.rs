@@ -1,15 +1,14 @@
-//! The prices of one pool over time, drawn with dots; the bid, where there is one, is a line across.
+//! A plot of one pool's prices over time; the bid, if any, is a horizontal line.
 
 use jiff::Timestamp;
 use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape, TickDisplay, TickDisplayBuilder};
 
 use crate::market::{PriceHistory, UsdPerHour};
 
-/// In dots: two make a column, four a line. Fits a terminal of 80 columns with its labels.
+/// In dots: two make a column, four a line. Fits 80 columns with its labels.
 const WIDTH: u32 = 120;
 const HEIGHT: u32 = 40;
 
-/// The plot and a line that says what it shows.
 pub fn text(history: &PriceHistory, bid: Option<UsdPerHour>, from: Timestamp, now: Timestamp) -> String {
     let days_ago = |at: Timestamp| -(now.duration_since(at).as_secs_f64() / 86_400.0) as f32;
     let dollars = |price: UsdPerHour| price.per_hour().dollars() as f32;
@@ -34,16 +33,16 @@ pub fn text(history: &PriceHistory, bid: Option<UsdPerHour>, from: Timestamp, no
         .lineplot(&prices);
     chart.axis();
     chart.figures();
-    // Blanks are blanks: they can be copied and cut.
+    // Plain blanks can be copied and cut.
     let text = chart.to_string().replace('\u{2800}', " ");
     let plot: Vec<&str> = text.lines().map(str::trim_end).collect();
     let line = bid.map(|bid| format!("; the line across is the bid of ${:.4}", dollars(bid))).unwrap_or_default();
     format!("{} in {}, dollars an hour{line}\n{}", history.instance_type, history.zone, plot.join("\n").trim_end())
 }
 
-/// Decimals with which two labels of the axis are never the same: a small machine costs a third of a cent.
+/// Enough decimals that no two axis labels are equal: a small machine costs a third of a cent.
 fn digits(top: f32) -> usize {
-    // Labels stand at eighths of it.
+    // Labels stand at eighths of the axis.
     let step = f64::from(top.max(f32::MIN_POSITIVE)) / 8.0;
     let digits = (1.0 - step.log10().floor()).clamp(3.0, 6.0);
     digits as usize

@@ -1,6 +1,7 @@
-//! `lamp prices`: what machines cost now, on both markets, what a rule would bid, and whether buying one would be cheaper.
+//! `lamp prices`: what machines cost now on both markets, what a rule would bid, and whether buying
+//! is cheaper.
 //!
-//! Asked of EC2; where it does not answer, the shipped catalogue is shown, with its day. Buys nothing.
+//! It asks EC2; without an answer it shows the shipped catalogue and its date. Buys nothing.
 
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -70,7 +71,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// What is asked for cannot be understood, or nothing has a known price.
+/// Fails when a request is invalid, or nothing has a known price.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_unsaid(args, context)?;
     let machine = machine(args)?;
@@ -103,7 +104,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Format::Jsonl => rows.iter().for_each(|row| context.printer.json(&row.with(&source))),
         Format::Text => show(args, context, &rows, &courses, from),
     }
-    // Beside rows as beside the table; a document has them.
+    // Beside rows and beside the table; a document contains them.
     for note in bids.iter().chain(&supply.notes).chain(&shortened(&supply.refused)) {
         context.printer.note(note);
     }
@@ -113,7 +114,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the asked-for form cannot say is refused, and not left out in silence.
 fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
     let refused = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, what).hint(hint));
     let all = "`-o json` has all of it in one document";
@@ -141,8 +141,8 @@ fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
     }
 }
 
-/// Why there is no row. A name that is nobody's is the likeliest reason, and is said before all others; then that only EC2, which
-/// did not answer (`is_asked`), would know the type.
+/// An unknown name is the likeliest reason and comes first. Without EC2's answer (`is_asked` is
+/// false) the type may be unknown here.
 fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     let gpus = &machine.gpus;
     let catalog = Catalog::shipped();
@@ -154,7 +154,7 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
         let fault = Fault::new(ExitCode::NOT_FOUND, format!("no GPU is called `{wanted}`: there are {}", names.join(", ")));
         return fault.hint(format!("{meant}{all}"));
     }
-    // A name that is nobody's sells nothing, whatever was asked for; all that is sold elsewhere is no news.
+    // Unknown regions explain everything: nothing is sold there.
     if !machine.regions.is_empty() && machine.regions.iter().all(|name| region_arg::unknown(name).is_some()) {
         let unknown: Vec<String> = machine.regions.iter().filter_map(|name| region_arg::unknown(name)).collect();
         let code = if is_asked { ExitCode::NOT_FOUND } else { ExitCode::UNREACHABLE };
@@ -191,14 +191,14 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {because}")).hint(format!("{all}; --region names another region"))
 }
 
-/// Whether one typing error makes the one name of the other. Of a name that is well formed the catalogue cannot tell a slip from a
-/// machine without GPUs (m5.large), and no two letters of difference are a reason to guess; nor is the first, which names another family.
+/// Whether it is one typing error. The catalogue lacks machines without GPUs, so m5.large may be
+/// right: two different letters, or the first one, do not count.
 fn is_a_slip(name: &str, of: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.chars().next() == of.chars().next() && strsim::osa_distance(&name, of) == 1
 }
 
-/// With what several of them end with said by the last of these alone.
+/// Leaves a common ending only at the last reason that has it.
 fn said_once(reasons: &[String], end: &str) -> String {
     let last = reasons.iter().rposition(|reason| reason.ends_with(end));
     let said =
@@ -207,7 +207,7 @@ fn said_once(reasons: &[String], end: &str) -> String {
 }
 
 fn show(args: &Args, context: &Context, rows: &[Row], courses: &[PriceHistory], from: jiff::Timestamp) {
-    // Of a zone that is named the prices are wanted too, and a backtest is of every zone.
+    // A named zone needs its own prices, and a backtest covers every zone.
     let each = if args.zones || args.zone.is_some() || args.backtest { table::Lines::EachZone } else { table::Lines::EachRegion };
     context.printer.line(table::text(rows, each, context.printer.columns(Stream::Out)));
     context.printer.note(table::legend(rows, each, args.bid, args.days));
@@ -215,7 +215,7 @@ fn show(args: &Args, context: &Context, rows: &[Row], courses: &[PriceHistory], 
         context.printer.line(format!("\n{}", table::backtest_text(rows, args.bid)));
     }
     let best = &rows[0];
-    // Without a zone, the course of the cheapest machine that there is.
+    // Without a zone, the history of the cheapest machine.
     let drawn = if args.zone.is_some() { courses.first() } else { courses.iter().find(|course| best.is_of(course)) };
     if let Some(history) = drawn.filter(|_| !context.printer.is_quiet()) {
         let bid = rows.iter().find(|row| row.is_of(history)).and_then(|row| row.bid);
@@ -226,7 +226,7 @@ fn show(args: &Args, context: &Context, rows: &[Row], courses: &[PriceHistory], 
     }
 }
 
-/// EC2's answer, or the catalogue's, and which of the two it is.
+/// EC2's answer, or the catalogue's, and which one it is.
 async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Result<(Supply, Source), Fault> {
     let workstation = job_root::workstation(context)?;
     let because = match saying(context, "asking EC2 for types, zones and prices", workstation.ec2_supply(machine, window)).await {
@@ -272,10 +272,9 @@ fn machine(args: &Args) -> Result<MachineSpec, Fault> {
     })
 }
 
-/// So many reasons fit under a table; `-o json` has all.
+/// Reasons under a table; `-o json` has all.
 const REASONS_MAX: usize = 6;
 
-/// The first of a long list, with the number of the others.
 pub fn shortened(list: &[String]) -> Vec<String> {
     let mut some: Vec<String> = list.iter().take(REASONS_MAX).cloned().collect();
     if list.len() > REASONS_MAX {

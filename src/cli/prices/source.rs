@@ -1,6 +1,6 @@
-//! Whose word the prices of `lamp prices` are, and of which day: EC2's of now, or those of the catalogue that ships with `lamp`.
+//! Where the prices of `lamp prices` come from: EC2 now, or the shipped catalogue with its date.
 //!
-//! In the document once, in rows on each of them, for people in words beside the table. What must never live here: a price.
+//! A document has it once, rows have it each, people read it beside the table. Not here: a price.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -27,23 +27,21 @@ impl Source {
         Source { name: "ec2", as_of: now.to_string(), because: None, hint: None }
     }
 
-    /// Of the shipped catalogue, since EC2 gave no answer.
+    /// From the shipped catalogue, because EC2 did not answer.
     pub fn catalogue(because: &Fault) -> Self {
         let as_of = Catalog::shipped().prices_as_of().to_owned();
         Source { name: "catalogue", as_of, because: Some(because.sentence()), hint: because.hint.clone() }
     }
 
-    /// Whether EC2 has answered.
     pub fn is_asked(&self) -> bool {
         self.because.is_none()
     }
 
-    /// As each row has it: why is said once, beside them.
+    /// For each row; the reason is given once, beside them.
     pub fn of_a_row(&self) -> Value {
         json!({ "name": self.name, "as_of": self.as_of })
     }
 
-    /// That these prices are not EC2's, and why.
     pub fn warn(&self, context: &Context) {
         let Some(because) = &self.because else { return };
         context.printer.warn(format!("this is not from EC2: {because}"));

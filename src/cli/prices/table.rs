@@ -1,4 +1,4 @@
-//! One row for each type and zone: its prices, and what a rule bids. As columns, as CSV, as JSON.
+//! One row for each type and zone: its prices, and the bid of a rule. As columns, CSV, or JSON.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,9 @@ pub struct Row {
     pub vcpus: u32,
     pub on_demand: Option<UsdPerHour>,
     pub spot: Option<UsdPerHour>,
-    /// Spot over on-demand.
     pub ratio: Option<f64>,
     pub bid: Option<UsdPerHour>,
-    /// Why the rule gives none for a spot machine.
     pub no_bid: Option<&'static str>,
-    /// For which share of the window the price was above the bid.
     pub share_above: Option<f64>,
     pub crossings: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +37,6 @@ impl Row {
         self.zone == history.zone && self.instance_type == history.instance_type
     }
 
-    /// As a row by itself, with whose word it is.
     pub fn with(&self, source: &Source) -> Value {
         let mut row = json!(self);
         row["source"] = source.of_a_row();
@@ -56,7 +52,7 @@ impl Row {
     }
 }
 
-/// Cheapest spot first; what has none comes after, cheapest on demand first.
+/// Cheapest spot first; rows without a spot price follow, cheapest on demand first.
 pub fn rows(supply: &Supply, rule: PriceRule, from: Timestamp, now: Timestamp, with_backtest: bool) -> Vec<Row> {
     let mut pools: BTreeMap<(&str, &Zone), Vec<&Offer>> = BTreeMap::new();
     for offer in &supply.offers {
@@ -95,7 +91,7 @@ fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now
     }
 }
 
-/// As it follows on the name of a machine; here the rule is a flag.
+/// The reason, to follow a machine's name; here the rule is a flag.
 fn why(no: &NoBid) -> &'static str {
     match no {
         NoBid::OnDemandUnknown => "has no known on-demand price, which the bid would be reckoned from; `--bid 0.65` names one in dollars",
@@ -103,7 +99,7 @@ fn why(no: &NoBid) -> &'static str {
     }
 }
 
-/// For which spot machines the rule gives no bid, and for which it gives one that nothing cuts: a sentence for each reason.
+/// Spot machines without a bid, or with a bid that is not capped: a sentence for each reason.
 pub fn about_bids(rows: &[Row], rule: PriceRule) -> Vec<String> {
     let uncut = "has no known on-demand price that its bid would be cut to";
     let is_cut = matches!(rule, PriceRule::Quantile { .. });
@@ -125,18 +121,16 @@ pub fn about_bids(rows: &[Row], rule: PriceRule) -> Vec<String> {
 
 const HEADINGS: [&str; 9] = ["type", "zone", "gpus", "vcpus", "on-demand", "spot", "ratio", "bid", "exceeded"];
 
-/// What everybody can work out, or needs last, goes first where the terminal is narrow.
+/// On a narrow terminal, columns go that can be calculated or matter least.
 const GIVE: Give<'_> = Give { cut: &[], go: &[6, 3, 8] };
 
-/// The columns that are there without a spot price.
 const ON_DEMAND_ALONE: usize = 5;
 
-/// What one line of the table stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// A type in one zone.
     EachZone,
-    /// A type in a region: the zone in which it is cheapest, and how many more there are.
+    /// A type in a region: its cheapest zone, and the number of others.
     EachRegion,
 }
 
@@ -153,7 +147,7 @@ pub fn text(rows: &[Row], each: Lines, width: Option<usize>) -> String {
     render_within(width, &HEADINGS, &lines, &[3, 4, 5, 6, 7, 8], GIVE)
 }
 
-/// Of each type in a region the first row, which is the cheapest, and how many follow it.
+/// The first row of each type in a region, which is the cheapest, and how many follow it.
 fn cheapest(rows: &[Row]) -> Vec<(&Row, usize)> {
     let mut first: Vec<(&Row, usize)> = Vec::new();
     for row in rows {
@@ -165,7 +159,6 @@ fn cheapest(rows: &[Row]) -> Vec<(&Row, usize)> {
     first
 }
 
-/// What the order and the columns mean that no heading explains.
 pub fn legend(rows: &[Row], each: Lines, rule: PriceRule, days: u32) -> String {
     let order = if rows.iter().any(|row| row.spot.is_some()) {
         "the cheapest on spot first, then what has no spot price; RATIO is spot over on-demand"
@@ -215,7 +208,7 @@ pub fn backtest_text(rows: &[Row], rule: PriceRule) -> String {
     format!("what `{}` would have done, asked every six hours and followed for a day:\n{table}", in_words(rule))
 }
 
-/// As people write it: a window in days, not in the seconds of a record.
+/// For people: a window in days, not in the seconds of a record.
 fn in_words(rule: PriceRule) -> String {
     match rule {
         PriceRule::Quantile { percentile, window } => format!("p{percentile} of {window}"),
@@ -251,7 +244,7 @@ pub fn csv(rows: &[Row], source: &Source) -> String {
     lines.join("\n")
 }
 
-/// As RFC 4180 quotes.
+/// Quotes as in RFC 4180.
 pub fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }
@@ -282,7 +275,7 @@ mod tests {
         }
     }
 
-    /// A type once in each region, where it is cheapest; nothing is said to be left out where nothing is.
+    /// Once in each region, where it is cheapest; only real omissions are marked.
     #[test]
     fn a_type_stands_once_for_a_region_unless_each_zone_is_asked_for() {
         let rows = [

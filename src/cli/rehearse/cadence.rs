@@ -1,38 +1,37 @@
-//! Whether the cadence of a job's checkpoints can work, from the save that a rehearsal measured, and what would pay better.
+//! Whether a job's checkpoint interval can work, by the save that a rehearsal measured, and what
+//! would be better.
 
 use super::report::Check;
 use crate::job::CheckpointSpec;
 use crate::market::Span;
 use crate::policy::{CadenceFault, cadence_cost, check_cadence, daly_interval};
 
-/// A spot machine that is taken away every six hours: the middle of what published traces of GPU machines show. A job's own
-/// history will replace it; here it is an example, and said as one.
+/// An example, in the middle of what published traces of GPU spot machines show.
 const TAKEN_EVERY: Span = Span::from_secs(6 * 3600);
 
-/// What EC2 gives. The notice of a rehearsal may be shorter, to be done sooner; whether the save fits into that one is a line
-/// of its own.
+/// EC2's notice. A rehearsal may use a shorter one to be faster; a separate check judges that one.
 pub const CLOUDS_NOTICE: Span = Span::from_secs(120);
 
-/// Nothing that is measured here is good for an interval below this.
+/// Measurements here cannot justify an interval below this.
 const SECOND: Span = Span::from_secs(1);
 
-/// The line of the checklist. A save that takes longer than the notice cannot work.
+/// The line of the checklist. A save that is longer than the notice cannot work.
 pub fn cadence(spec: &CheckpointSpec, save_secs: f64, upload_secs: f64) -> Check {
     let save = span(save_secs + upload_secs);
     let seconds = save.secs_f64();
     let check = |passed, text: String, hint| Check { name: "cadence", passed, text, seconds: Some(seconds), hint };
     let fault = check_cadence(spec.interval, save, Some(CLOUDS_NOTICE)).err();
     if let Some(fault @ CadenceFault::LongerThanInterval { .. }) = fault {
-        // Saves then come as often as they can: less often than asked, and as safe as they were shown to be.
+        // Saves then come as often as they can: less often than asked, but as safe as shown.
         return check(true, fault.to_string(), None);
     }
     if let Some(fault) = fault {
         let hint = "save less (a smaller state), or to a faster disk; or run it with --market on-demand, where nobody gives notice";
         return check(false, fault.to_string(), Some(hint.to_owned()));
     }
-    // Training stands still for the save; the upload goes on beside it.
+    // Training waits for the save, but not for the upload.
     let best = daly_interval(span(save_secs), TAKEN_EVERY);
-    // A save that was too quick to be measured has no best interval.
+    // A save that is too short to measure has no best interval.
     let rule = if best < SECOND { String::new() } else { format!(", and Daly's rule would save every {best}") };
     let save = if save == Span::ZERO { "less than 1ms".to_owned() } else { save.to_string() };
     let share = 100.0 * cadence_cost(spec.interval, span(save_secs), Span::ZERO, TAKEN_EVERY).lost_share;

@@ -1,5 +1,4 @@
-//! The newest checkpoint before an interruption. A script that had no time to save goes on from it.
-//!
+//! The newest checkpoint before an interruption, from which a script without time to save resumes.
 //! Pure.
 
 use jiff::Timestamp;
@@ -8,7 +7,6 @@ use super::report::{Check, Evidence, bad, good, secs};
 use crate::job::CheckpointSummary;
 use crate::jobdir::{Event, What};
 
-/// The newest complete checkpoint of the first attempt.
 pub(crate) fn kept(events: &[Event]) -> Option<(&Event, &CheckpointSummary)> {
     events.iter().rev().find_map(|event| match &event.what {
         What::Checkpoint { checkpoint, .. } => Some((event, checkpoint)),
@@ -16,7 +14,7 @@ pub(crate) fn kept(events: &[Event]) -> Option<(&Event, &CheckpointSummary)> {
     })
 }
 
-/// Judges an end without a notice.
+/// Judges an interruption without a notice.
 pub(crate) fn was_kept(evidence: &Evidence, kept: Option<(&Event, &CheckpointSummary)>) -> Check {
     let cut = evidence.first_settled.as_ref().and_then(|settled| settled.billed_to);
     match kept {

@@ -1,4 +1,4 @@
-//! Why a rehearsal brought no complete checkpoint, and how to mend it.
+//! Why a rehearsal has no complete checkpoint, and how to fix it.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -8,7 +8,7 @@ use crate::job::{CheckpointSpec, ExitStatus, NEVER_RESTS, signal_name};
 use crate::jobdir::{Event, What};
 use crate::market::Span;
 
-/// Whether the agent has found that nothing in the folder can be told to be complete.
+/// Whether the agent found that the folder changes all the time, so that no checkpoint is complete.
 pub fn never_rests(events: &[Event]) -> bool {
     let of_the_folder = events.iter().rev().find_map(|event| match &event.what {
         What::Checkpoint { .. } => Some(false),
@@ -18,10 +18,11 @@ pub fn never_rests(events: &[Event]) -> bool {
     of_the_folder.unwrap_or(false)
 }
 
-/// A folder that never rests may do so once the agent knows of a notice; later than this it is given up.
+/// The folder may rest once the agent knows of a notice; after this time it is given up.
 const RESTS_WITHIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Whether a save is no longer waited for: the agent has seen the notice for a while, and the folder never rests.
+/// Whether to stop waiting for a save: the agent saw the notice a while ago, and the folder never
+/// rests.
 pub fn is_hopeless(events: &[Event], now: Timestamp) -> bool {
     never_rests(events) && notice(events).is_some_and(|(seen, _)| now.duration_since(seen) >= RESTS_WITHIN)
 }
@@ -66,7 +67,7 @@ pub(crate) fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notic
     let handle = format!(
         "install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles in checkpoint.signal"
     );
-    // Its own number: SIGTERM comes from the agent when the time is up, and is nobody's fault.
+    // Only its own signal: the agent sends SIGTERM at the end, which is no fault of the script.
     if let Some(ExitStatus { code: None, signal: Some(number), .. }) = ended
         && signal_name(number) == Some(signal.as_str())
     {

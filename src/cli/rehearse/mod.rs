@@ -1,4 +1,4 @@
-//! `lamp rehearse`: takes the machine away on purpose and proves that the work goes on.
+//! `lamp rehearse`: interrupts a job on purpose and proves that it resumes.
 
 pub(crate) mod cadence;
 pub(crate) mod last_checkpoint;

@@ -1,29 +1,31 @@
-//! `lamp rehearse` runs in the Python environment that is here, and installs none beside it.
+//! `lamp rehearse` uses the existing Python environment, and installs no other.
 //!
 //! ```text
 //!   setup = venv, pip install, other lines     .venv here, or an active one
-//!        └─ the lines that install go, the others stay; where the command names its own environment, a link stands there
+//!        └─ install lines go, the others stay; a link replaces the command's environment
 //! ```
-//! A setup that is a script of its own (`bash setup.sh`) runs as it is: its lines are not read. `rehearse` plays the rehearsal.
+//!
+//! A setup that calls a script (`bash setup.sh`) runs unchanged: its lines are not read. `rehearse`
+//! runs the rehearsal.
 
 use std::path::{Path, PathBuf};
 
 use crate::job::{Command, Spec};
 
-/// Programs that install an environment, or into one.
+/// Programs that make an environment, or install into one.
 const INSTALLERS: &[&str] = &["pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pdm", "pipenv", "virtualenv", "apt", "apt-get"];
 
-/// Where people keep the environment of a folder.
+/// The usual names of an environment in a folder.
 pub const FOLDERS: &[&str] = &[".venv", "venv", "env"];
 
-/// The environment of this folder, else the one that is active.
 pub fn find(workdir: &Path, active: Option<PathBuf>) -> Option<PathBuf> {
     let is_one = |folder: &PathBuf| folder.join("bin/python").exists();
     let in_folder = FOLDERS.iter().map(|name| workdir.join(name));
     in_folder.chain(active).find(is_one)
 }
 
-/// Takes from the setup what installs, and lets the command find this environment. Gives whether there was anything to take.
+/// Removes install lines, and lets the command find this environment. Returns whether it removed
+/// any.
 pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
     let Some(setup) = spec.setup.as_ref().filter(|setup| setup.lines().all(is_plain)) else { return false };
     let environment = environment.display().to_string();
@@ -35,7 +37,7 @@ pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
         lines.extend(parent.map(|parent| format!("mkdir -p '{}'", parent.display())));
         lines.push(format!("ln -sfn '{quoted}' '{own}'"));
     }
-    // The lines that stay may run programs of the environment by the name that the setup gave it.
+    // The other lines may run the environment's programs by the name that the setup gave it.
     let stays = |line: &&str| match assigned(line) {
         Some(name) => Some(format!("{name}='{quoted}'")),
         None => (!installs(line)).then(|| (*line).to_owned()),
@@ -52,7 +54,8 @@ pub fn use_it(spec: &mut Spec, environment: &Path, path: Option<&str>) -> bool {
     true
 }
 
-/// Whether a line stands for itself, and does nothing else beside an installation. One that does not leaves the whole setup as it is.
+/// Whether a line is complete and does nothing besides an installation. Else the setup stays
+/// unchanged.
 fn is_plain(line: &str) -> bool {
     let line = line.trim();
     let first = line.split_whitespace().next().unwrap_or_default();
@@ -63,13 +66,12 @@ fn is_plain(line: &str) -> bool {
     !(opens || runs || does_more || line.ends_with('\\') || line.contains("<<"))
 }
 
-/// `venv` of `venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME`: the name that a setup gives its environment.
+/// `venv` of `venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME`: the name of the setup's environment.
 fn assigned(line: &str) -> Option<&str> {
     let (name, _) = line.trim().split_once('=')?;
     ["venv", "VENV"].contains(&name).then_some(name)
 }
 
-/// Whether a line of a setup makes an environment, or installs into one.
 fn installs(line: &str) -> bool {
     let line = line.trim();
     let makes_a_link = line.starts_with("ln ") && line.split_whitespace().any(|word| word.contains("venv"));
@@ -81,7 +83,7 @@ fn installs(line: &str) -> bool {
     makes_a_link || is_lock || as_module || activates || words.iter().any(is_installer)
 }
 
-/// `.venv` of `.venv/bin/python train.py`: where the command looks for an environment of its own.
+/// `.venv` of `.venv/bin/python train.py`: the command's own environment.
 fn own_environment(command: &Command) -> Option<&str> {
     let first = match command {
         Command::Args(args) => args.first()?.as_str(),

@@ -1,7 +1,7 @@
-//! `lamp rehearse`: runs the job here, takes the machine away on purpose, and proves that the work survived.
+//! `lamp rehearse`: runs the job here, interrupts it on purpose, and proves that it resumes.
 //!
 //! ```text
-//!   run ── after --interrupt-after ── notice ── a complete checkpoint? then the power goes at once ── attempt 2 ── checklist
+//!   run ── notice ── checkpoint complete? then cut the power ── attempt 2 ── checklist
 //! ```
 
 use std::collections::HashSet;
@@ -49,7 +49,6 @@ pub struct Args {
     pub install: bool,
 }
 
-/// What `-o json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     proved: bool,
@@ -59,17 +58,16 @@ struct Report<'a> {
     receipt: Option<&'a Receipt>,
 }
 
-/// Between two looks at the records.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Where nothing was saved, the second attempt proves nothing more: only whether there was an older checkpoint.
+/// Without a save, the second attempt only shows whether there was an older checkpoint.
 const NOTHING_TO_PROVE_WITHIN: Duration = Duration::from_secs(20);
 
-/// After the last event of the notice, the machine is gone within seconds.
+/// The machine is gone seconds after the last event of the notice.
 const CUT_MARGIN: Duration = Duration::from_secs(60);
 
 /// # Errors
-/// The job has errors, cannot ship, or the job root does not answer.
+/// Fails when the job has errors, cannot ship, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut prepared = args.job.prepare_unbought(context)?;
     let spec = &mut prepared.loaded.spec;
@@ -78,7 +76,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     spec.interruptions.max = spec.interruptions.max.max(1);
     spec.name = format!("{}{REHEARSAL}", spec.name);
     let mut evidence = Evidence { checkpoint: spec.checkpoint.clone(), notice: args.notice, ..Evidence::default() };
-    // Without a place to save to there is nothing to run for.
     if evidence.checkpoint.is_none() {
         return Ok(report(context, None, &checks(&evidence), None));
     }
@@ -87,7 +84,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let receipt = match stage.play(&mut evidence).await {
         Ok(receipt) => receipt,
         Err(fault) => {
-            // A job that still runs is ended by the controller, and keeps what it stored.
+            // The controller ends a job that still runs, and its stored data stays.
             if !args.to_end && stage.dir.receipt().await.is_ok_and(|receipt| receipt.is_some()) {
                 stage.clear(true).await;
             }
@@ -95,7 +92,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
     };
     let checks = checks(&evidence);
-    // A script that ended by itself may have left results that its user wants.
+    // A script that ended by itself may have left results for the user.
     let has_results = evidence.ended_early.is_some() || evidence.again.ended.as_ref().is_some_and(|(in_order, _)| *in_order);
     if !args.to_end && !has_results {
         stage.clear(proved(&checks)).await;
@@ -106,7 +103,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(report(context, Some(stage.dir.job().as_str()), &checks, receipt.as_ref().filter(|_| args.to_end)))
 }
 
-/// Takes the environment that is here instead of one more, which may be of gigabytes and take minutes. Gives whether there was one.
+/// Uses the existing environment: another one may take minutes and gigabytes. Returns whether there
+/// is one.
 fn use_what_is_here(context: &Context, prepared: &mut Prepared) -> bool {
     let Some(found) = python_environment::find(&prepared.loaded.workdir, context.environment.python.clone()) else { return false };
     let path = context.environment.path.as_ref().and_then(|path| path.to_str());
@@ -123,7 +121,6 @@ pub(crate) struct Stage<'a> {
     pub workstation: Workstation,
     controller: crate::controller::Controller,
     pub dir: JobDir,
-    /// Lines of the log say the step.
     pub log_pattern: bool,
 }
 
@@ -138,7 +135,7 @@ impl<'a> Stage<'a> {
         Ok(Stage { args, context, workstation, controller, dir, log_pattern })
     }
 
-    /// Drives the job and plays its fate; the receipt is the end of the job.
+    /// Drives the job and plays the interruption. Returns the receipt at the end of the job.
     async fn play(&self, evidence: &mut Evidence) -> Result<Option<Receipt>, Fault> {
         let _driving = self.workstation.lock_driving(self.dir.job().as_str());
         let drive = self.controller.drive(self.dir.job());
@@ -150,7 +147,7 @@ impl<'a> Stage<'a> {
                 biased;
                 played = &mut fate => played.map_err(|error| job_root::record_fault(&error)),
                 () = ctrl_c::left() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off").meaning("its job was cancelled")),
-                // The job is over; fate sees that in the records, and says so.
+                // The job is over; `fate` sees that in the records and reports it.
                 driven = &mut drive => {
                     driven.map_err(|error| run::drive_fault(&error))?;
                     fate.await.map_err(|error| job_root::record_fault(&error))?;
@@ -168,14 +165,15 @@ impl<'a> Stage<'a> {
             },
         };
         if driven.is_err() {
-            // Nobody here waits for its end any more, and its machine must go all the same.
+            // This process stops waiting, but the machine must still end.
             run::leave(self.context, &self.workstation, &self.dir)?;
         }
         played?;
         driven.map(Some)
     }
 
-    /// Removes what the rehearsal has stored: what was measured stays in its events, and its log where there is something to look for.
+    /// Removes what the rehearsal stored. Its measurements stay in the events; the log stays if a
+    /// check failed.
     async fn clear(&self, proved: bool) {
         let goes = |kind: StoredKind| proved || kind != StoredKind::Logs;
         let Ok(stored) = self.dir.stored().await else { return };
@@ -216,7 +214,8 @@ impl<'a> Stage<'a> {
             self.notice_passes(first, evidence).await?;
         }
         self.settled(first, evidence).await?;
-        // Between the notice and its end the work may be done by itself: nothing is proved, and nothing is wrong.
+        // The work may end by itself between the notice and its end: then nothing is proved or
+        // wrong.
         let because = evidence.first_settled.as_ref().map(|settled| settled.because);
         if matches!(because, Some(EndedBecause::Succeeded | EndedBecause::Failed)) {
             evidence.ended_early = Some(self.why_ended().await?);
@@ -227,7 +226,7 @@ impl<'a> Stage<'a> {
         self.goes_on(second, evidence, if is_kept { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN }).await
     }
 
-    /// Waits for the end of the notice, or until a checkpoint is complete, or until it is clear that none will be.
+    /// Waits until the notice ends, a checkpoint is complete, or none can become complete.
     async fn notice_passes(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
         let saved = self.saved(attempt, evidence).await?;
         let hopeless = !saved && never_rests(&evidence.first) && self.dir.settled(attempt).await?.is_none();
@@ -239,7 +238,8 @@ impl<'a> Stage<'a> {
         if saved || hopeless { self.wish(Wish::Interrupt { notice: Span::ZERO }).await } else { Ok(()) }
     }
 
-    /// Waits until the workload of an attempt runs; false when the job ended before, or the time is up.
+    /// Waits until the workload of an attempt runs; false when the job ended before, or the time is
+    /// up.
     pub(crate) async fn runs(
         &self,
         attempt: AttemptNo,
@@ -261,7 +261,6 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Whether the attempt has ended within a time.
     async fn ended_within(&self, time: Duration) -> Result<bool, JobDirError> {
         let until = self.context.clock.mono() + time;
         while self.context.clock.mono() < until {
@@ -273,7 +272,8 @@ impl<'a> Stage<'a> {
         self.over(AttemptNo::FIRST).await
     }
 
-    /// Waits for a complete checkpoint after the notice, or for the notice's time; what the agent has to say of it is passed on.
+    /// Waits for a complete checkpoint after the notice, or for the notice's time. Prints the
+    /// agent's messages.
     async fn saved(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<bool, JobDirError> {
         let mut said = HashSet::new();
         let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
@@ -314,7 +314,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The first and the last step of an attempt, from the workload's own file; the heartbeat would be too old.
+    /// The first and the last step of an attempt, from the workload's own file: the heartbeat is
+    /// too old.
     pub(crate) async fn steps(&self, attempt: AttemptNo) -> Result<Option<(f64, f64)>, JobDirError> {
         Ok(self.dir.lease(attempt).await?.and_then(|lease| self.workstation.steps(&lease.instance)))
     }
@@ -324,7 +325,6 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Whether nothing more will come of an attempt.
     pub(crate) async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
         Ok(self.dir.receipt().await?.is_some() || self.dir.settled(attempt).await?.is_some() || self.dir.outcome(attempt).await?.is_some())
     }

@@ -1,10 +1,11 @@
-//! What a rehearsal proved, line by line, from the records of its two attempts.
+//! The result of a rehearsal, line by line, from the records of its two attempts.
 //!
 //! ```text
-//!   notice ── asked to save ── checkpoint complete ── power cut ── running again ── goes on, not back to zero
+//!   notice ── asked to save ── checkpoint complete ── power cut ── running again ── resumes
 //! ```
-//! Pure: evidence in, checks out. Each check that fails says what is missing and how to mend it. What must never live here:
-//! running anything.
+//!
+//! Pure: evidence in, checks out. Each failed check says what is missing and how to fix it. Not
+//! here: running anything.
 
 use super::cadence::cadence;
 use super::last_checkpoint::{kept, kept_before, was_kept};
@@ -18,20 +19,16 @@ use crate::job::{CheckpointSpec, CheckpointSummary, EndedBecause, Settled};
 use crate::jobdir::{Event, What};
 use crate::market::Span;
 
-/// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     pub checkpoint: Option<CheckpointSpec>,
     /// How much notice was given.
     pub notice: Span,
-    /// The journals of both attempts.
     pub first: Vec<Event>,
     pub second: Vec<Event>,
     pub first_settled: Option<Settled>,
-    /// The step that the first attempt had reached.
     pub last_step: Option<f64>,
     pub again: Again,
-    /// The job ended before it could be interrupted.
     pub ended_early: Option<String>,
 }
 
@@ -42,13 +39,13 @@ pub struct Check {
     pub name: &'static str,
     pub passed: bool,
     pub text: String,
-    /// How long it took, where that is what was measured.
+    /// How long it took, if that was measured.
     pub seconds: Option<f64>,
-    /// How to mend it.
     pub hint: Option<String>,
 }
 
-/// All lines, in the order of the events; those after a failure that cannot be judged are left out.
+/// All lines, in the order of the events. After a failure, lines that cannot be judged are left
+/// out.
 pub fn checks(evidence: &Evidence) -> Vec<Check> {
     let mut checks = vec![has_checkpoint(evidence)];
     if !checks[0].passed {
@@ -65,7 +62,7 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
     let Some(notice) = notice(&evidence.first).filter(|_| evidence.ended_early.is_none()) else { return checks };
     let saved = saved(&evidence.first, &notice);
     checks.extend(was_asked(evidence, &notice, saved.is_some()));
-    // A script that is never asked saves when it saves: what it kept before the notice is what an interruption leaves it.
+    // A script without a signal saves on its own schedule: an interruption leaves its last save.
     let is_asked = evidence.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some());
     if let Some(before) = kept(&evidence.first).filter(|(event, _)| saved.is_none() && !is_asked && event.at < notice.0) {
         checks.push(kept_before(before, notice.0, "the notice"));
@@ -96,7 +93,7 @@ pub(crate) fn bad(name: &'static str, text: impl Into<String>, hint: impl Into<S
 }
 
 impl Evidence {
-    /// The power is cut without a word.
+    /// The power is cut without a notice.
     fn is_cut(&self) -> bool {
         self.notice == Span::ZERO
     }
@@ -120,7 +117,6 @@ fn has_checkpoint(evidence: &Evidence) -> Check {
     }
 }
 
-/// The first interruption notice that the agent saw.
 pub fn notice(events: &[Event]) -> Option<(Timestamp, Notice)> {
     events.iter().find_map(|event| match &event.what {
         What::Notice { notice } if notice.kind == NoticeKind::Interruption => Some((event.at, notice.clone())),
@@ -159,7 +155,7 @@ fn was_interrupted(evidence: &Evidence) -> Check {
 /// The agent looks for a notice every few seconds.
 const SEEN_WITHIN: Span = Span::from_secs(15);
 
-/// Whether and when the signal was sent. Nothing to say when there is none, or when the script's own save came first.
+/// Whether and when the signal was sent. `None` without a signal, or when the script saved first.
 fn was_asked(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: bool) -> Option<Check> {
     let signal = evidence.checkpoint.as_ref()?.signal.as_ref()?;
     let asked = |event: &Event| match &event.what {
@@ -178,15 +174,15 @@ fn was_asked(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: b
     Some(bad("asked", format!("no process of the script has a handler for {signal}, so it was not sent"), mend))
 }
 
-/// Why the agent asks when there is a notice: the first save, and the last.
+/// Why the agent asks after a notice: for the first save, and for the last.
 const FOR_THE_NOTICE: [&str; 2] = ["notice", "interrupted"];
 
-/// The first complete checkpoint that the notice brought, or that was begun after it, within its time.
+/// The first complete checkpoint that the notice caused, or that began after it, within its time.
 pub fn saved<'a>(events: &'a [Event], (seen, notice): &(Timestamp, Notice)) -> Option<(&'a Event, &'a CheckpointSummary)> {
     events.iter().find_map(|event| match &event.what {
         What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } if event.at >= *seen && event.at <= notice.at => {
             let asked = asked_by.as_ref().is_some_and(|by| FOR_THE_NOTICE.contains(&by.as_str()));
-            // One that was under way when the notice came says nothing about what a notice brings.
+            // A save that had begun before the notice says nothing about a notice.
             let begun_since = secs(*seen, event.at) >= save_secs + upload_secs;
             (asked || begun_since).then_some((event, checkpoint))
         }
@@ -263,7 +259,7 @@ mod tests {
         event(secs, What::Checkpoint { checkpoint: summary(number, step), save_secs: 1.0, upload_secs: 0.5, asked_by: Some("notice".into()) })
     }
 
-    /// Notice at 1 s for 121 s, saved at 3 s, cut at 4 s, running again at 6 s, on from step 20.
+    /// Notice at 1 s for 121 s, saved at 3 s, cut at 4 s, running again at 6 s, from step 20.
     fn whole() -> Evidence {
         let notice = Notice { kind: NoticeKind::Interruption, at: at(121), detail: "terminate".into() };
         let asked = What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 1 };
@@ -326,7 +322,8 @@ mod tests {
         assert_eq!(failed(&own(7)), [], "its own save, begun after the notice, is as good");
     }
 
-    /// The folder was restless for a minute before the notice, and the power was cut before the agent had seen that.
+    /// The folder changed for a minute before the notice, and the cut came before the agent saw
+    /// that.
     #[test]
     fn a_folder_that_never_rests_before_the_notice_is_waited_for_until_the_agent_has_seen_it() {
         let restless = event(-30, What::Attention { text: NEVER_RESTS.into() });

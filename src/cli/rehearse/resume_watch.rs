@@ -1,4 +1,4 @@
-//! Watches the second attempt of a rehearsal until it is known whether its script went on.
+//! Watches the second attempt of a rehearsal until it is known whether its script resumed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use crate::job::{AttemptNo, AttemptPhase, CheckpointNo, ExitStatus, Manifest, ch
 use crate::jobdir::{Event, JobDirError, What};
 use crate::wire::FileRead;
 
-/// The longest wait for a sign of the second attempt. Long enough for a slow import; with
-/// steps of minutes, set it against --to-end.
+/// The longest wait for a sign of the second attempt: enough for slow imports. A script with steps
+/// of minutes needs --to-end.
 pub const FIRST_STEP_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// A script that could say its step has as long for its first one. The rehearsal then judges by the files that it read and by how it fared.
+/// A script that can report its step has this long for the first one.
 const TOLD_WITHIN_SECS: f64 = 120.0;
 
-/// The files of the checkpoint as the script found them, by path: whether one was read is told by comparison.
+/// The checkpoint files as the script found them, by path; comparing shows whether one was read.
 type Found = BTreeMap<String, FileRead>;
 
 impl Stage<'_> {
-    /// Waits until the second attempt has shown where it went on, has ended, or has run long without a sign.
+    /// Waits until the second attempt has shown where it resumed, has ended, or has run long
+    /// without a sign.
     pub(crate) async fn goes_on(&self, attempt: AttemptNo, evidence: &mut Evidence, within: Duration) -> Result<(), JobDirError> {
         let mut found = None;
         let until = self.context.clock.mono() + within;
@@ -44,7 +45,8 @@ impl Stage<'_> {
 
     fn is_known(&self, evidence: &Evidence) -> bool {
         let again = &evidence.again;
-        // A line of the log that counts from the start again may count this attempt alone: then its first save decides.
+        // A log line that counts from the start may count this attempt alone: then its first save
+        // decides.
         let told = evidence.second.iter().find_map(|event| match &event.what {
             What::Resumed { checkpoint, .. } => checkpoint.step,
             _ => None,
@@ -62,7 +64,7 @@ impl Stage<'_> {
             let again = &mut evidence.again;
             (again.step, again.is_told, again.is_reported) = (Some(first), true, true);
         } else if evidence.again.step.is_none() {
-            // Steps that come from the log are only in the heartbeat.
+            // Steps from the log are only in the heartbeat.
             let progress = self.dir.status(attempt).await?.and_then(|status| status.progress);
             evidence.again.step = progress.and_then(|progress| progress.step);
             evidence.again.is_told = self.log_pattern;
@@ -99,7 +101,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Counts the restored files that the script has read. The agent reads none of them before the script's first own save.
+    /// Counts the restored files that the script has read. The agent reads none of them before the
+    /// script's first own save.
     async fn look_at_files(&self, attempt: AttemptNo, evidence: &mut Evidence, found: &mut Option<Found>) -> Result<(), JobDirError> {
         if evidence.again.read.is_some_and(|(read, files)| read == files) || evidence.again.saved.is_some() {
             return Ok(());
@@ -112,7 +115,8 @@ impl Stage<'_> {
             return Ok(());
         };
         let before = found.get_or_insert_with(|| files.iter().map(|file| (file.path.clone(), file.clone())).collect());
-        // Once the script has written it anew, the agent reads it to keep it: only a read before that counts.
+        // After the script rewrites a file, the agent reads it to store it: only earlier reads
+        // count.
         let is_its = |file: &&FileRead| file.written_at < started || file.read_at <= file.written_at;
         let is_same = |file: &&FileRead| before.get(&file.path).is_some_and(|known| known.inode == file.inode);
         let is_read = |file: &&FileRead| file.read_at >= started && is_its(file) && is_same(file);
@@ -122,7 +126,7 @@ impl Stage<'_> {
     }
 }
 
-/// When the script was started last, and how it ended. The setup ran before the attempt's phase was `running`.
+/// When the script started last, and how it ended. The setup ran before the phase `running`.
 fn script(events: &[Event]) -> Option<(Timestamp, Option<(Timestamp, ExitStatus)>)> {
     let running = events.iter().position(|event| matches!(event.what, What::Phase { phase: AttemptPhase::Running }))?;
     let starts = events.iter().enumerate().filter_map(|(at, event)| match &event.what {
@@ -149,7 +153,7 @@ fn resumed(events: &[Event]) -> Option<CheckpointNo> {
     })
 }
 
-/// The step that a checkpoint's files are named by; of those alone that another does not hold in the same way.
+/// The step in the names of a checkpoint's files; files that `less` has unchanged do not count.
 fn step_of(manifest: &Manifest, less: Option<&Manifest>) -> Option<f64> {
     checkpoint_step(new_files(manifest, less), &[])
 }
@@ -162,8 +166,8 @@ fn new_files<'a>(manifest: &'a Manifest, less: Option<&'a Manifest>) -> impl Ite
 /// Names that number the runs: each attempt has a new one.
 const RUNS: [&str; 6] = ["version", "run", "exp", "train", "trial", "events"];
 
-/// The name that stands for a path in a row of checkpoints, with its number replaced, and the number: of `model_40.ubj`, or of the folder
-/// `checkpoint_3` above a file. A name with two numbers may count anything.
+/// The numbered names in a path, such as `model_40.ubj`: with the number replaced, the number, and
+/// the name. A name with two numbers may count anything.
 fn places(path: &str) -> impl Iterator<Item = (String, u64, &str)> {
     path.split('/').filter_map(|name| {
         let begin = name.find(|letter: char| letter.is_ascii_digit())?;
@@ -175,7 +179,8 @@ fn places(path: &str) -> impl Iterator<Item = (String, u64, &str)> {
     })
 }
 
-/// Two names of one row: the last in the checkpoint that an attempt began from, and one that it saved itself, and whether that comes later.
+/// The last name in the starting checkpoint, one of the attempt's own save, and whether it comes
+/// later.
 fn row(before: &Manifest, own: &Manifest) -> Option<(String, String, bool)> {
     let mut last: BTreeMap<String, (u64, &str)> = BTreeMap::new();
     for (shape, number, name) in before.files.iter().flat_map(|file| places(&file.path)) {
@@ -186,7 +191,7 @@ fn row(before: &Manifest, own: &Manifest) -> Option<(String, String, bool)> {
         let (known, before) = last.get(&shape)?;
         (number != *known).then(|| ((*before).to_owned(), name.to_owned(), number > *known))
     });
-    // A row that goes on at its end did not begin again, even if an older name was written again.
+    // A row that continues at its end did not begin again, even if an older name was written again.
     others.max_by_key(|(_, _, later)| *later)
 }
 

@@ -1,43 +1,45 @@
-//! Whether the script itself went on in the second attempt: only a checkpoint that the script loads has a value.
+//! Whether the script itself resumed in the second attempt: a checkpoint helps only if the script
+//! loads it.
 //!
 //! ```text
-//!   steps in the names of what both saved ── else its own word ── else numbers in those names ── else what it read, and how it fared
+//!   steps in the file names of both saves ── else its own report ── else numbers in those names
+//!                                         ── else what it read, and how it ran
 //! ```
+//!
 //! Pure. Each check says what it proves and what it does not prove.
 
 use super::report::{Check, Evidence, bad, good};
 use crate::job::CheckpointNo;
 use crate::jobdir::What;
 
-/// The second attempt, beside its journal.
 #[derive(Clone, Debug, Default)]
 pub struct Again {
-    /// The first step that it said of itself.
     pub step: Option<f64>,
-    /// It said so in the file of LAMP_PROGRESS, or in a line that `watch.log_pattern` names. Else it is a bar in the log, which may
-    /// count from 0 in each epoch.
+    /// The step is from LAMP_PROGRESS or `watch.log_pattern`. A progress bar may count from 0 in
+    /// each epoch.
     pub is_told: bool,
-    /// It said so in the file of LAMP_PROGRESS. A line of the log may count what this attempt alone has done.
+    /// The step is from LAMP_PROGRESS. A log line may count this attempt alone.
     pub is_reported: bool,
-    /// The step that the files of its checkpoint are named by.
+    /// The step in the file names of its starting checkpoint.
     pub from: Option<f64>,
-    /// Its first own save, and the step that its new files are named by.
+    /// Its first own save, and the step in the names of its new files.
     pub saved: Option<(CheckpointNo, Option<f64>)>,
-    /// A name in its first own save that goes on a row of its checkpoint's, or begins it again: both names, and whether it goes on.
+    /// A name in its first own save that continues or restarts a row of its checkpoint: both names,
+    /// and whether it continues.
     pub row: Option<(String, String, bool)>,
-    /// How many files of the checkpoint it read, of how many. `None`: the file system does not tell.
+    /// How many files of the checkpoint it read, and their number. `None`: the file system does not
+    /// tell.
     pub read: Option<(usize, usize)>,
-    /// How its script ended: in order or not, and in words.
+    /// How its script ended: normally or not, and in words.
     pub ended: Option<(bool, String)>,
-    /// For how long its script was seen to run, seconds.
+    /// Seconds that its script was seen to run.
     pub ran_secs: f64,
 }
 
-/// How a script says how far it is.
 pub const TELL_STEPS: &str =
     "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
 
-/// A script that cannot use its checkpoint dies while it starts. One that still runs so long after is past that.
+/// A script that cannot use its checkpoint fails at its start. After this time it is past that.
 pub const PAST_ITS_START_SECS: f64 = 30.0;
 
 const LOAD: &str = "at its start the script must load the newest file in LAMP_CHECKPOINT_DIR when LAMP_RESUME is 1";
@@ -53,7 +55,7 @@ pub(crate) fn went_on(evidence: &Evidence) -> Option<Check> {
     Some(judged.unwrap_or_else(|| without_steps(again)))
 }
 
-/// `model_60` after `model_40`: what the number counts does not matter.
+/// `model_60` after `model_40`: the meaning of the number does not matter.
 fn by_row(again: &Again) -> Option<Check> {
     let (before, own, goes_on) = again.row.as_ref()?;
     Some(if *goes_on {
@@ -63,7 +65,6 @@ fn by_row(again: &Again) -> Option<Check> {
     })
 }
 
-/// Its first own save says where it went on.
 fn by_saves(again: &Again) -> Option<Check> {
     let (from, saved) = (again.from?, again.saved.as_ref()?.1?);
     if saved > from {
@@ -76,11 +77,11 @@ fn by_saves(again: &Again) -> Option<Check> {
 fn by_steps(evidence: &Evidence, told: Option<f64>) -> Option<Check> {
     let (again, is_told) = (evidence.again.step?, evidence.again.is_told);
     let Some(saved) = told else {
-        // Lines of the log may be seen too late for the first save. The files that it read count then.
+        // Log lines may be seen too late for the first save. Then the files that it read count.
         let must_say = is_told && (evidence.again.is_reported || evidence.again.read.is_none());
         return must_say.then(|| bad("went_on", "the first attempt did not say at which step it saved", TELL_STEPS));
     };
-    // A line of the log is seen a moment after the save that it stands beside, and may be the next one by then.
+    // A log line is seen a moment after its save, and may be the next one by then.
     if again >= saved || !evidence.again.is_reported && again + 1.0 >= saved {
         let lost = evidence.last_step.map(|last| (last - again).max(0.0));
         let lost = lost.map(|lost| if lost > 0.0 { format!("; {lost} steps were done twice") } else { "; no step was lost".into() });
@@ -89,7 +90,6 @@ fn by_steps(evidence: &Evidence, told: Option<f64>) -> Option<Check> {
     is_told.then(|| bad("went_on", format!("the script began again at step {again}, though its checkpoint is of step {saved}"), LOAD))
 }
 
-/// It told no step: what it read, and how it fared.
 fn without_steps(again: &Again) -> Check {
     if let Some((false, how)) = &again.ended {
         let hint = "`lamp logs` shows what it said; a checkpoint that cannot be loaded ends a script like this";
@@ -141,7 +141,7 @@ mod tests {
         assert!(judged(None, saved(200.0)).0);
         let (passed, said) = judged(None, saved(50.0));
         assert!(!passed && said.contains("its own first save is of step 50"), "{said}");
-        // A bar that counts from 0 in each epoch changes nothing of it.
+        // A progress bar that counts from 0 in each epoch changes nothing.
         assert!(judged(Some(150.0), Again { step: Some(3.0), ..saved(200.0) }).0);
     }
 
@@ -169,7 +169,8 @@ mod tests {
         assert!(!unsaid.0 && unsaid.1.contains("LAMP_PROGRESS"), "{unsaid:?}");
     }
 
-    /// scikit-learn with joblib, beside other work: its first save was kept before its first line was seen.
+    /// scikit-learn with joblib under load: its first save was stored before its first line was
+    /// seen.
     #[test]
     fn a_save_before_the_first_line_that_was_seen_is_judged_by_what_was_read() {
         let lines = |read| Again { step: Some(3.0), is_told: true, read, ran_secs: 40.0, ..Again::default() };

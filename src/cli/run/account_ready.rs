@@ -1,10 +1,11 @@
-//! What an account lacks for a launch: looked for while the plan is made, and told all at once.
+//! Checks what an account lacks for a launch while the plan is made, and reports all at once.
 //!
 //! ```text
 //!   plan ──────────────────┐
-//!   bucket, profile ───────┴─ something lacks, or there is no plan? ── networks too ── one message, one command
+//!   bucket, profile ───────┴─ something lacks, or no plan? ── networks too ── one message
 //! ```
-//! `lamp run` starts nothing then; `lamp plan` still shows what it can. What must never live here: what is lacking
+//!
+//! `lamp run` then starts nothing; `lamp plan` still shows what it can. Not here: what is lacking
 //! (`policy::account::setup_plan`).
 
 use std::collections::BTreeSet;
@@ -23,13 +24,12 @@ pub async fn planned(context: &Context, controller: &Controller, spec: &Resolved
     (crate::cli::plan::plan::first(context, controller, spec).await, Vec::new())
 }
 
-/// One sentence with all of it.
 fn sentence(lacks: &[Lack]) -> String {
     let words: Vec<&str> = lacks.iter().map(|lack| lack.what.as_str()).collect();
     format!("the account is not ready for machines: {}", words.join(", "))
 }
 
-/// What to type: one command for all that it makes, then the rest.
+/// The hints: one command for all that it makes, then the rest.
 fn cures(lacks: &[Lack], region: Option<&str>) -> Vec<String> {
     let region = region.map(|region| format!(" --region {region}")).unwrap_or_default();
     let mends = lacks.iter().any(|lack| lack.cure.is_none());
@@ -41,7 +41,7 @@ fn cures(lacks: &[Lack], region: Option<&str>) -> Vec<String> {
 }
 
 /// # Errors
-/// When anything lacks: nothing is started then.
+/// Fails when anything lacks; then nothing is started.
 pub fn refuse(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
     if lacks.is_empty() {
         return Ok(());
@@ -50,7 +50,6 @@ pub fn refuse(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
     Err(Fault::new(ExitCode::REFUSED, sentence(lacks)).meaning("nothing was started, and nothing bills").hint(cures.join("; ")))
 }
 
-/// For a look at what could be: says what would stand in the way of a run.
 pub fn warn(context: &Context, lacks: &[Lack], region: Option<&str>) {
     if !lacks.is_empty() {
         context.printer.warn(sentence(lacks));
@@ -58,7 +57,7 @@ pub fn warn(context: &Context, lacks: &[Lack], region: Option<&str>) {
     }
 }
 
-/// Regions that the job names and cannot use: it goes on in the others, and somebody should know.
+/// Warns about regions of the job that cannot be used: it uses the others.
 pub fn warn_unready(context: &Context, unready: &[Unready]) {
     for Unready { region, because } in unready {
         context.printer.warn(format!("{region} is passed over until it is ready: {because}"));
@@ -72,14 +71,15 @@ pub fn warn_unready(context: &Context, unready: &[Unready]) {
     }
 }
 
-/// Whether anything lacks that only AWS could tell: whoever is not known there hears that first, and not of a folder.
+/// Whether AWS itself found something lacking. Without credentials, the user reads that first, not
+/// about the folder.
 pub fn was_seen(context: &Context, lacks: &[Lack]) -> bool {
     let of_the_folder = usize::from(!context.job_root.starts_with("s3://"));
     lacks.len() > of_the_folder
 }
 
 /// # Errors
-/// When there can be no plan for what lacks: then all of that is the reason, and not the first of it.
+/// Fails with everything that lacks if the plan needs it.
 pub fn refuse_planless(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
     if lacks.iter().any(|lack| lack.blocks_plan) { refuse(lacks, spec) } else { Ok(()) }
 }
@@ -124,7 +124,8 @@ mod asked {
         (planned, lacks)
     }
 
-    /// A region more: the bucket lies in the one at home, which comes first.
+    /// For another region: the bucket is in the home region, so that one comes first in the
+    /// command.
     fn beside_home(lacks: &mut [Lack], home: &str, regions: &[String]) {
         for region in regions.iter().filter(|region| *region != home) {
             let end = format!(" in {region}");

@@ -1,6 +1,6 @@
-//! Standing beside a job: its log on stdout, how it stands on stderr, until it has ended.
+//! Shows a job until it has ended: its log on stdout, its state on stderr.
 //!
-//! Reads the job directory only; whoever drives the job does so beside it. What must never live here: driving.
+//! It only reads the job directory. Not here: driving the job.
 
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,28 +22,25 @@ use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::policy::Wishes;
 
-/// Between two looks at a folder. Shorter reads the same more often; longer is felt as a lag of the log.
+/// Between two looks at a folder. Shorter reads more for nothing; longer makes the log lag.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// The same where each look is paid for. Longer, and a line of a machine that ships every few seconds is well over
-/// five seconds late; shorter, and to look costs more than all that the machine itself asks for.
+/// The same where each request costs money. Longer, and log lines come more than five seconds late.
 const LOOK_EVERY_AWAY: Duration = Duration::from_millis(1500);
 
-/// Without a terminal, a line about a job in which nothing changes comes this often.
+/// Without a terminal, an unchanged job is reported this often.
 const WORD_EVERY: Duration = Duration::from_secs(60);
 
-/// What somebody adds to a limit changes what is said to be the most. This often where each look is paid for: sooner costs another
-/// listing for almost each look, later is felt by whoever has just typed `lamp extend` beside it.
+/// Requests such as `lamp extend` change the highest cost; each look for them at a bucket costs a
+/// listing.
 const WISHES_EVERY_AWAY: Duration = Duration::from_secs(30);
 
-/// How often an unreachable job root is told.
 const TROUBLE_EVERY: Duration = Duration::from_secs(30);
 
-/// How long the command that tells somebody may hold us up at the end. It is given 30 s itself; less would cut it off, and
-/// more than a little above only waits for a job root that does not answer.
+/// The notification command has 30 s itself. Less would cut it off; more only waits for an
+/// unreachable job root.
 pub const TELLING_MAX: Duration = Duration::from_secs(32);
 
-/// Between two looks at this job root.
 pub fn look_every(root: &str) -> Duration {
     if root.starts_with("file:") { LOOK_EVERY } else { LOOK_EVERY_AWAY }
 }
@@ -51,27 +48,24 @@ pub fn look_every(root: &str) -> Duration {
 pub struct Attached<'a> {
     context: &'a Context,
     dir: &'a JobDir,
-    /// Those that the look before has seen.
     attempts: Vec<AttemptNo>,
     tail: Option<LogTail>,
-    /// Whether the log is printed.
     log: bool,
-    /// The live line is kept on a terminal; elsewhere there are sentences.
+    /// A terminal has a live line; elsewhere there are sentences.
     terminal: bool,
     live_shown: bool,
-    /// The log ended in the middle of a line.
     mid_line: bool,
-    /// The log and what is said of the job come to one place: a terminal, or a file for both.
+    /// Log and messages go to the same terminal or file.
     is_one_place: bool,
-    /// The attempt of which was said where it is.
+    /// The attempt whose machine was announced last.
     moved_to: Option<u32>,
     told: Option<(JobState, Option<u32>, Option<String>)>,
     told_at: Duration,
     trouble_at: Option<Duration>,
     attention: Vec<String>,
-    /// The beginning of what it waits for; its numbers change with every look.
+    /// The beginning of what it waits for; the numbers in the rest change with every look.
     waits: Option<String>,
-    /// What was asked of it, and when that was read.
+    /// The requests of the user, and when they were read.
     wishes: Option<(Wishes, Duration)>,
 }
 
@@ -98,29 +92,28 @@ impl<'a> Attached<'a> {
         }
     }
 
-    /// The log also where machines read, who else get it from `lamp logs`.
+    /// The log also in machine formats, which otherwise get it from `lamp logs`.
     #[must_use]
     pub fn with_log(mut self) -> Self {
         self.log = true;
         self
     }
 
-    /// The log from there on; `None`: from its beginning.
+    /// Continues the log at `tail`; `None`: from its beginning.
     #[must_use]
     pub fn from(mut self, tail: Option<LogTail>) -> Self {
         self.tail = tail;
         self
     }
 
-    /// Only how the job stands.
     #[must_use]
     pub fn without_log(mut self) -> Self {
         self.log = false;
         self
     }
 
-    /// Follows the job to its receipt and drives it meanwhile, because nobody else may: the controller that began it may
-    /// have been killed, and two at once do no harm. `None`: the user has gone.
+    /// Follows the job to its receipt, and drives it too: two controllers do no harm. `None`: the
+    /// user left.
     ///
     /// # Errors
     /// As [`Attached::follow`], and when the job cannot be driven.
@@ -128,7 +121,7 @@ impl<'a> Attached<'a> {
         self.follow_and_drive_on(controller, JobMemory::default(), &mut Left::listen()).await
     }
 
-    /// The same with what is known of the job already, by whoever has listened since it was made.
+    /// The same with what the caller already knows about the job.
     ///
     /// # Errors
     /// As [`Attached::follow_and_drive`].
@@ -140,7 +133,7 @@ impl<'a> Attached<'a> {
             let mut follow = pin!(self.follow());
             loop {
                 tokio::select! {
-                    // The display ends with what it has shown, so it has the last word.
+                    // The display ends with what it has shown, so it decides the end.
                     receipt = &mut follow => break Some(receipt?),
                     result = &mut drive, if !driven => match result {
                         Ok(_) => driven = true,
@@ -151,7 +144,7 @@ impl<'a> Attached<'a> {
             }
         };
         self.clear();
-        // What ends with us is the command that tells somebody: it is not cut off.
+        // A notification command would end with this process, so it may finish.
         let finish = async {
             match &ended {
                 Some(_) if driven => {}
@@ -170,7 +163,7 @@ impl<'a> Attached<'a> {
     /// Follows the job to its receipt, through every failure of the job root.
     ///
     /// # Errors
-    /// A record that this version does not understand.
+    /// Fails on a record that this version does not understand.
     pub async fn follow(&mut self) -> Result<Receipt, Fault> {
         let every = look_every(&self.dir.store().url());
         loop {
@@ -181,14 +174,14 @@ impl<'a> Attached<'a> {
                 Err(error @ JobDirError::Store(_)) => self.trouble(&error),
                 Err(error) => return Err(job_root::record_fault(&error)),
             }
-            // From look to look: where answers take their time, a line is not later by that.
+            // The time of the look counts, so that slow answers do not delay the log.
             let took = self.context.clock.mono().saturating_sub(began);
             self.context.clock.sleep(every.saturating_sub(took).max(every / 5)).await;
         }
     }
 
     async fn look(&mut self) -> Result<Option<Receipt>, JobDirError> {
-        // Read before the log: what was written before the receipt is then not missed.
+        // Read before the log, so that no output before the receipt is missed.
         if let Some(receipt) = self.dir.receipt().await? {
             if self.log {
                 self.print_log(&self.dir.attempts().await?).await?;
@@ -197,12 +190,12 @@ impl<'a> Attached<'a> {
             return Ok(Some(receipt));
         }
         let (dir, wishes, now) = (self.dir, self.wishes().await?, self.context.clock.now());
-        // A line is not kept waiting for how the job stands, which takes more answers.
+        // In parallel: the job's state takes more requests, and the log must not wait for it.
         let known = self.attempts.clone();
         let (summary, printed) = tokio::join!(Summary::under_way(dir, &wishes, now), self.print_log(&known));
         printed?;
         let Some(summary) = summary? else { return Ok(None) };
-        // Attempts are numbered from one: the last one names them all.
+        // Attempts are numbered from one, so the last number gives them all.
         let attempts: Vec<AttemptNo> = (1..=summary.attempt.unwrap_or(0)).map(AttemptNo::new).collect();
         if attempts.len() > known.len() {
             self.print_log(&attempts).await?;
@@ -212,7 +205,7 @@ impl<'a> Attached<'a> {
         Ok(None)
     }
 
-    /// What was asked of it so far, as `lamp status` reads it.
+    /// The requests so far, as `lamp status` reads them.
     async fn wishes(&mut self) -> Result<Wishes, JobDirError> {
         let now = self.context.clock.mono();
         let every = if self.dir.store().is_folder() { Duration::ZERO } else { WISHES_EVERY_AWAY };
@@ -227,7 +220,6 @@ impl<'a> Attached<'a> {
         Ok(wishes)
     }
 
-    /// Prints what has come of the log, through all attempts in turn.
     async fn print_log(&mut self, attempts: &[AttemptNo]) -> Result<(), JobDirError> {
         if !self.log {
             return Ok(());
@@ -292,7 +284,7 @@ impl<'a> Attached<'a> {
         self.told = Some(stands);
     }
 
-    /// Nothing of the log or the live line stands on the line where a sentence begins.
+    /// Clears the live line, and ends an open log line, before a sentence.
     fn make_room(&mut self) {
         self.clear();
         if std::mem::take(&mut self.mid_line) && self.is_one_place {
@@ -300,7 +292,6 @@ impl<'a> Attached<'a> {
         }
     }
 
-    /// Takes the live line away.
     fn clear(&mut self) {
         if self.live_shown {
             self.context.printer.raw_err(CLEAR);
@@ -323,7 +314,8 @@ fn is_one_file(one: impl AsFd, other: impl AsFd) -> bool {
     of(one.as_fd()).is_some_and(|file| of(other.as_fd()) == Some(file))
 }
 
-/// Columns of the terminal on stderr; 80 when it does not say. The last one stays free: some terminals wrap there.
+/// Columns of the terminal on stderr; 80 when unknown. The last one stays free: some terminals wrap
+/// there.
 fn terminal_width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 10).unwrap_or(80)
 }

@@ -1,7 +1,8 @@
-//! `lamp run` of a name under which a job is under way: on a terminal it asks first, elsewhere it says so.
+//! `lamp run` when a job of this name is under way: on a terminal it asks first, elsewhere it
+//! warns.
 //!
-//! A loop over seeds makes many jobs of a name on purpose; a second press of Enter makes one by mistake. `job_root` says which job a
-//! name means.
+//! A loop over seeds makes many jobs of a name on purpose; a second Enter makes one by mistake.
+//! `job_root` says which job a name means.
 
 use crate::cli::shell::confirm::{can_ask, says_yes};
 use crate::cli::shell::job_root;
@@ -11,7 +12,7 @@ use crate::wire::Store;
 
 const NOTHING: &str = "nothing was started, and nothing bills";
 
-/// The jobs of this name that have not ended, where a person can be asked about them; else nothing is looked up.
+/// The unfinished jobs of this name, if the user can be asked; else nothing is read.
 pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -> Vec<JobId> {
     if again || !can_ask(context) {
         return Vec::new();
@@ -20,7 +21,7 @@ pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -
 }
 
 /// # Errors
-/// The answer is no.
+/// Fails when the user says no.
 pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
     let Some(other) = others.first() else { return Ok(()) };
     let more = if others.len() > 1 { format!(" and {} more of this name are", others.len() - 1) } else { " of this name is".to_owned() };
@@ -32,8 +33,8 @@ pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
         .hint(format!("`lamp logs -f {other}` follows it; `lamp run --again` runs one more without a question")))
 }
 
-/// Names a job that the user was not asked about. Runs after the launch, so that the launch does not wait for it. A store without an
-/// answer changes nothing.
+/// Warns about a job of this name after the launch, so that the launch does not wait. An
+/// unreachable store changes nothing.
 pub async fn say(context: &Context, store: &Store, job: &JobId, asked: &[JobId]) {
     let Ok(others) = job_root::under_way(store, job.name()).await else { return };
     if let Some(other) = others.iter().find(|other| *other != job && !asked.contains(other)) {

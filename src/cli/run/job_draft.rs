@@ -1,7 +1,7 @@
-//! A job before it is made: its spec, under a new id or under the one that a call was sending code for when it was cut off.
+//! A job before it is made: its spec, under a new id, or under the id of an interrupted upload.
 //!
-//! Code lies under its job, so that what has arrived of it is of use to that id alone. What must never live here: how far it is
-//! (`wire::Unsent` keeps the id, the job root's client the parts).
+//! The code is stored under its job, so an interrupted upload helps only that id. Not here: the
+//! upload's progress (`wire::Unsent` keeps the id, the job root's client the parts).
 
 use super::submission;
 use super::workdir::Prepared;
@@ -11,17 +11,16 @@ use crate::job::{CodeArchive, ResolvedSpec};
 use crate::jobdir::{self, layout};
 use crate::wire::{Store, Unsent, Workstation};
 
-/// To whoever leaves, or is cut off, while a large workdir is sent.
 const GOES_ON: &str = "the next `lamp run` of this name sends what has not arrived of the same folder";
 
 pub struct Draft {
     pub spec: ResolvedSpec,
     unsent: Option<Unsent>,
-    /// The SHA-256 of the code that was on its way under this id.
+    /// The SHA-256 of the code of the interrupted upload.
     left: Option<String>,
 }
 
-/// Of an id that is known beforehand: whoever makes it again has the same.
+/// For an id that is known beforehand.
 impl From<ResolvedSpec> for Draft {
     fn from(spec: ResolvedSpec) -> Self {
         Draft { spec, unsent: None, left: None }
@@ -29,27 +28,27 @@ impl From<ResolvedSpec> for Draft {
 }
 
 impl Draft {
-    /// Of a workdir that is sent in parts, under the id that was left for its name, if one was.
+    /// Takes the id of an interrupted upload of this workdir, if there is one.
     pub async fn new(context: &Context, workstation: &Workstation, store: &Store, prepared: &Prepared) -> Draft {
         let mut draft = Draft::from(submission::spec(context, &prepared.loaded));
         if store.is_folder() || prepared.survey.bytes < WORTH_WAITING {
             return draft;
         }
-        // A state folder that cannot be written is told of elsewhere; here it means that all is sent.
+        // An unwritable state folder is reported elsewhere; here it means a full upload.
         let taken = workstation.take_unsent(&prepared.loaded.workdir, &draft.spec.job).ok().flatten();
         let left = taken.as_ref().and_then(Unsent::left).map(|(job, code)| (job.clone(), code.to_owned()));
         let Some((job, code)) = left else { return Draft { unsent: taken, ..draft } };
         match jobdir::is_code_alone(store.as_ref(), &job).await {
             Ok(true) => (draft.spec.job, draft.unsent, draft.left) = (job, taken, Some(code)),
-            // It was made all the same: it is no id for another job.
+            // The job was made after all, so its id is taken.
             Ok(false) => draft.unsent = taken,
-            // It stays for whoever hears an answer.
+            // It stays for a later call that reaches the job root.
             Err(_) => {}
         }
         draft
     }
 
-    /// From here on this code is under way: whoever comes after a call that is cut off takes its id.
+    /// Records that this code is being uploaded, so that a later call can continue.
     pub fn sends(&mut self, context: &Context, code: &CodeArchive) {
         if let Some(left) = &self.left {
             context.printer.note(if *left == code.sha256 {
@@ -58,31 +57,30 @@ impl Draft {
                 format!("an earlier call was cut off while it sent the code of {}, and a file has changed since: all of it is sent", self.spec.job)
             });
         }
-        // Of what is not sent in parts, or cannot be left, the next call sends all.
+        // A small upload is repeated whole, as is one that cannot be recorded.
         let leave = |mut unsent: Unsent| unsent.leave(&self.spec.job, &code.sha256).ok().map(|()| unsent);
         self.unsent = self.unsent.take().filter(|_| code.packed_bytes >= WORTH_WAITING).and_then(leave);
     }
 
-    /// What is in the job root of code that is none of this job's, where all of it had arrived.
+    /// The complete code of the interrupted upload, if this job has different code.
     pub fn stale(&self, code: &CodeArchive) -> Option<String> {
         self.left.as_ref().filter(|left| **left != code.sha256).map(|left| layout::code(&self.spec.job, left))
     }
 
-    /// With what it means for the next call that this one is cut off.
+    /// Adds what the next call does about the interrupted upload.
     pub fn cut_off(&self, context: &Context, fault: Fault) -> Fault {
         if self.unsent.is_none() {
             return fault;
         }
-        // What mends the line comes first.
         if fault.hint.is_some() {
             context.printer.note(GOES_ON);
         }
         fault.or_hint(GOES_ON)
     }
 
-    /// All of it is there, and the job may be made: its id is no other's from here on.
+    /// The upload is complete, and the id is used.
     pub fn sent(self) {
-        // Whoever finds the id all the same asks whether there is such a job.
+        // If this fails, a later call sees that the job exists.
         let _gone = self.unsent.map(Unsent::sent);
     }
 }

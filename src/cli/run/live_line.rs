@@ -1,4 +1,4 @@
-//! How a job stands, in one line that fits under its log.
+//! A job's state in one line that fits under its log.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::job::{JobState, Progress};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::Standing;
 
-/// `step 120 of 1000, 12%, 6m left, loss 0.31`; `None` when the job says nothing of itself.
+/// `step 120 of 1000, 12%, 6m left, loss 0.31`; `None` without progress.
 pub fn progress_text(progress: &Progress) -> Option<String> {
     let mut parts = Vec::new();
     match (progress.step, progress.total) {
@@ -28,13 +28,13 @@ pub fn progress_text(progress: &Progress) -> Option<String> {
         parts.push(format!("loss {loss:.4}"));
     }
     if let Some(message) = &progress.message {
-        // It stands in one line, whatever the script writes.
+        // Must stay one line, whatever the script writes.
         parts.push(message.replace(['\n', '\r', '\t'], " "));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// `GPU 93% 10.2/24.0 GiB, CPU 210%`; what is unknown is left out.
+/// `GPU 93% 10.2/24.0 GiB, CPU 210%`; unknown values are left out.
 pub fn usage_text(summary: &Summary) -> Option<String> {
     let mut parts = Vec::new();
     for gpu in &summary.gpus {
@@ -54,13 +54,13 @@ pub fn usage_text(summary: &Summary) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The verdict beside the state: only where it says more than that.
+/// The verdict beside the state, if it says more.
 pub fn verdict_text(summary: &Summary) -> Option<String> {
     summary.verdict.clone().filter(|_| summary.state == JobState::Running)
 }
 
-/// The verdict and why, for whoever looks at one job. What was seen of a job that is too young for a verdict is no reason for
-/// that: beside `starting`, `working: log output` would contradict it.
+/// The verdict and its reason. A young job has no reason yet: beside `starting`,
+/// `working: log output` would be a contradiction.
 pub fn judged(summary: &Summary) -> (Option<String>, Option<String>) {
     let (verdict, seen) = (verdict_text(summary), summary.reason.clone());
     match (verdict, seen) {
@@ -71,23 +71,22 @@ pub fn judged(summary: &Summary) -> (Option<String>, Option<String>) {
     }
 }
 
-/// What it has cost so far, no more exactly than it is known.
 pub fn spent_text(summary: &Summary) -> String {
     match (summary.usd_unheard > Usd::ZERO, summary.usd_estimated) {
         (true, _) => format!("up to {}", summary.usd + summary.usd_unheard),
-        // What its receipt marks so.
+        // As its receipt has it.
         (false, is_estimated) if summary.state.is_final() => format!("{}{}", at_most(is_estimated), summary.usd),
         (false, true) => format!("about {}", summary.usd),
         (false, false) => summary.usd.to_string(),
     }
 }
 
-/// No machine has said a word, and what one may have billed is less than is shown.
+/// No machine has reported, and its possible bill is too small to show.
 fn is_nothing_yet(summary: &Summary) -> bool {
     summary.instance.is_none() && (summary.usd + summary.usd_unheard).dollars() < 0.000_05
 }
 
-/// What is said beside the most of the machines so far, where another may follow on them.
+/// Said beside the highest cost so far, if another machine may follow.
 const UNLESS: &str = " unless interrupted";
 
 /// `$0.42 of at most $5.00`
@@ -109,10 +108,9 @@ pub fn money_text(summary: &Summary) -> String {
     }
 }
 
-/// How much is said, from all to the least; each step takes away what matters least of what is left.
+/// How much is shown; each level drops the least important part.
 const LEVELS: u8 = 9;
 
-/// The live line in `width` columns: what matters first, and with fewer words where there is less room.
 pub fn line(summary: &Summary, now: Timestamp, width: usize) -> String {
     let fits = |text: &String| text.chars().count() <= width;
     let shortest = || at_level(summary, now, LEVELS).chars().take(width).collect();
@@ -144,7 +142,7 @@ fn progress_at(progress: &Progress, level: u8) -> Option<String> {
     let plain = Progress { message: progress.message.clone().filter(|_| level < 2), loss: progress.loss.filter(|_| level < 4), ..progress.clone() };
     let text = match (progress.fraction(), level) {
         (Some(fraction), 6..) => Some(format!("{:.0}%", (fraction * 100.0).floor())),
-        // With a share, the steps say nothing more.
+        // The percentage makes the steps redundant.
         (Some(_), 4..) => progress_text(&plain).map(|text| text.split_once(", ").map_or(text.clone(), |(_, rest)| rest.to_owned())),
         _ => progress_text(&plain),
     };
@@ -152,7 +150,7 @@ fn progress_at(progress: &Progress, level: u8) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("  "))
 }
 
-/// `GPU 93%, CPU 210%`; of several GPUs their mean.
+/// `GPU 93%, CPU 210%`; the mean of several GPUs.
 fn usage_short(summary: &Summary, with_cpu: bool) -> Option<String> {
     let known: Vec<f64> = summary.gpus.iter().filter_map(|gpu| gpu.util_percent).collect();
     let gpus = (!known.is_empty()).then(|| {

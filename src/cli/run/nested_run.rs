@@ -1,17 +1,18 @@
-//! A `lamp` that a workload has started: whatever it starts is ended with that workload, however it was detached.
+//! A `lamp` inside a workload: everything it starts ends with that workload, even when detached.
 //!
-//! Whoever ends a workload ends its tree, its control group and what carries its mark (`LAMP_WORKLOAD`): a driver that is told to
-//! outlive its terminal does not outlive that. What must never live here: a way out of it, which would be one for every workload.
+//! The end of a workload ends its process tree, its control group, and all processes with its mark
+//! (`LAMP_WORKLOAD`). A detached driver ends too. This module must not offer a way around that:
+//! every workload could use it.
 
 use crate::cli::Context;
 use crate::market::Cloud;
 use crate::wire::Workstation;
 
-/// Before anything is launched: `--detach` says that the job goes on, and from here it goes on only so long.
+/// Warns before a launch that the job runs only as long as the workload around it.
 pub fn warn_detached(context: &Context, workstation: &Workstation, cloud: Cloud) {
     let Some(outer) = context.environment.workload.as_deref() else { return };
     let what = match cloud {
-        // A daemon out there drives a machine that is elsewhere.
+        // A daemon outside of the workload drives a cloud machine on.
         Cloud::Aws if workstation.daemon_runs() => return,
         Cloud::Aws => {
             "what would drive the new job too. Its agent then ends the attempt and puts its machine out; nobody launches another in its place or writes its receipt"
@@ -25,7 +26,7 @@ pub fn warn_detached(context: &Context, workstation: &Workstation, cloud: Cloud)
     });
 }
 
-/// How long whoever drives a job that is left will do so, to be said after who it is.
+/// How long the new driver will run, to follow its name.
 pub fn until(context: &Context, workstation: &Workstation) -> String {
     let outer = context.environment.workload.as_deref().filter(|_| !workstation.daemon_runs());
     outer.map(|outer| format!(", until {outer} ends")).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! `lamp run`: submit a job, drive it, stand beside it until it has ended.
+//! `lamp run`: submits a job, drives it, and shows it until it has ended.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// The job has errors, cannot ship, or the job root does not answer.
+/// Fails when the job has errors, cannot ship, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let from = match &args.from {
         Some(job) => Some(From::find(context, job).await?),
@@ -81,7 +81,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         let code = plan::show(context, &prepared).await?;
         let machine = &prepared.loaded.spec.machine;
-        // Of whom nobody answers, nobody knows what was proven either.
+        // If AWS cannot be reached, the proof cannot be checked.
         if args.detach && code != ExitCode::UNREACHABLE && proof_gate::is_asked(machine.cloud, args.unproven) {
             let (workstation, store) = (job_root::workstation(context)?, job_root::open(context).await?);
             proof_gate::warn_beforehand(context, &workstation, &store, machine).await;
@@ -94,7 +94,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     refuse_cloud(prepared.loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
-    // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
+    // Before the job exists: a job that cannot be driven from here must not be left behind.
     let controller = controller(&workstation, &store)?;
     let mut draft = Draft::new(context, &workstation, &store, &prepared).await;
     if let Some(from) = &from {
@@ -104,7 +104,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let is_asked = proof_gate::is_asked(spec.spec.machine.cloud, args.unproven);
     let proofs = async { if is_asked && args.detach { Some(proof_gate::look(&workstation, &store).await) } else { None } };
     let reached = reach_root(context, &store, spec.spec.machine.cloud);
-    // At once: what was measured of the job's saves, what was proven of the account and whose clock is right take no time of their own before the launch.
+    // In parallel, so that these checks do not delay the launch.
     let others = duplicate_name::others(context, &store, &spec.spec.name, args.again);
     let planned = account_ready::planned(context, &controller, spec);
     let (reached, measured, proofs, (planned, lacks), clock, others) =
@@ -157,7 +157,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
 }
 
-/// Whether the bucket of a job that asks AWS for nothing else answers: else that is found once it is packed.
+/// Checks the bucket of a local job, which else would fail only after packing.
 async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<(), Fault> {
     if cloud != Cloud::Local || store.is_folder() {
         return Ok(());
@@ -165,10 +165,10 @@ async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<()
     proof_keys(&**store).await.map(drop).map_err(|error| job_root::unreached(context, &error))
 }
 
-/// A machine that its agent does not come to, or could not run on, is not bought.
+/// Refuses a machine that gets no agent, or cannot run it.
 ///
 /// # Errors
-/// When there is no agent for it.
+/// Fails when no agent fits.
 pub async fn refuse_agent(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
     controller.agent_fits(&planned.plan).await.map_err(|error| {
         let hint = match error {
@@ -179,10 +179,10 @@ pub async fn refuse_agent(controller: &Controller, planned: &Planned) -> Result<
     })
 }
 
-/// What a cap could never let through is not left to wait.
+/// Refuses a job that a cap would hold back for ever.
 ///
 /// # Errors
-/// When it never could.
+/// Fails when the cap is too low for any launch.
 pub fn refuse_forbidden(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
     let Some(reason) = controller.cap_forbids(&planned.plan) else { return Ok(()) };
     Err(Fault::new(ExitCode::REFUSED, format!("it would wait for ever for {}", reason.text))
@@ -190,10 +190,10 @@ pub fn refuse_forbidden(controller: &Controller, planned: &Planned) -> Result<()
         .hint("a higher cap in [caps] of the configuration, a cheaper machine, or a lower `max_price` where the bid is what is dear"))
 }
 
-/// A job that nobody would launch is not left to wait for somebody who sets a clock.
+/// Refuses a job that would wait until the clock is set.
 ///
 /// # Errors
-/// When the clock is wrong.
+/// Fails when the clock is wrong.
 pub fn refuse_wrong_clock(checked: Result<(), ActError>) -> Result<(), Fault> {
     checked.map_err(|error| {
         Fault::from_error(ExitCode::REFUSED, &error)
@@ -202,23 +202,22 @@ pub fn refuse_wrong_clock(checked: Result<(), ActError>) -> Result<(), Fault> {
     })
 }
 
-/// A launch that was refused for good is the end of the job already: its receipt.
 pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receipt> {
     if memory.was_refused_for_good() { dir.receipt().await.ok().flatten() } else { None }
 }
 
-/// A job that was made.
 pub struct Launched {
     pub dir: JobDir,
     pub memory: JobMemory,
-    /// The user has gone meanwhile: somebody else must drive it.
     pub has_left: bool,
 }
 
-/// Makes a job and launches it by this plan. Before this process may go: a laptop that is closed now finds its job done.
+/// Makes a job and launches it by this plan before this process may end, so that the laptop can be
+/// closed.
 ///
 /// # Errors
-/// The workdir cannot be packed, the job root refuses, or the user has gone: then no job was made.
+/// Fails when the workdir cannot be packed, the job root refuses, or the user left before the job
+/// was made.
 pub async fn launch(
     context: &Context,
     store: &Store,
@@ -233,7 +232,7 @@ pub async fn launch(
     draft.sends(context, code);
     let clear = async {
         if let Some(stale) = draft.stale(code) {
-            // Where it stays, it costs what it costs to keep.
+            // If the delete fails, the object stays and costs storage.
             let _gone = store.delete(&stale).await;
         }
     };
@@ -246,7 +245,7 @@ pub async fn launch(
     let (begun, has_left) = left.undisturbed(context, begin).await;
     let (memory, begun) = match begun {
         Some(begun) => begun.map_err(|error| submission::submit_fault(&error))?,
-        // Who insists may have cut it before its first record.
+        // A second Ctrl-C may have stopped it before the first record was written.
         None if matches!(dir.spec().await, Ok(None)) => return Err(gone_before()),
         None => (JobMemory::default(), Ok(())),
     };
@@ -256,7 +255,7 @@ pub async fn launch(
     Ok(Launched { dir, memory, has_left })
 }
 
-/// A program that was built without AWS says so before it packs or uploads anything.
+/// A program that was built without AWS refuses before it packs or uploads anything.
 pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
     if is_built_for(cloud) {
         return Ok(());
@@ -266,7 +265,7 @@ pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
         .hint("build it with its default features, or --cloud local runs it on this workstation"))
 }
 
-/// Drives the job and shows it; `None`: the user has detached, and somebody else drives.
+/// Drives the job and shows it. `None`: the user detached, and another process drives it.
 pub async fn stand_beside(
     context: &Context,
     workstation: &Workstation,
@@ -279,14 +278,14 @@ pub async fn stand_beside(
     match &ended {
         Ok(Some(_)) => {}
         Ok(None) => leave(context, workstation, dir)?,
-        // What stops the display need not stop the job: its machine runs, and somebody must see it off.
+        // An error of the display need not stop the job: its machine runs and must be ended.
         Err(_) => leave(context, workstation, dir).unwrap_or_else(|fault| context.printer.warn(&fault.what)),
     }
     ended
 }
 
 /// # Errors
-/// When the state folder cannot be used.
+/// Fails when the state folder cannot be used.
 pub fn controller(workstation: &Workstation, store: &Store) -> Result<Controller, Fault> {
     workstation.controller(store).map_err(|error| {
         Fault::new(ExitCode::UNREACHABLE, format!("cannot use the state folder `{}`", workstation.state.display()))
@@ -304,7 +303,7 @@ pub fn drive_fault(error: &DriveError) -> Fault {
     Fault::from_error(code, error)
 }
 
-/// Somebody must drive the job when we go: the daemon if one runs, else a process of its own.
+/// Hands the job to the daemon, or to a new process.
 pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
     let job = dir.job();
     let driver = hand_over(workstation, job)?;
@@ -314,10 +313,10 @@ pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Resu
     Ok(())
 }
 
-/// Sees to it that somebody drives a job; gives who, in words.
+/// Makes sure that a process drives the job, and names it.
 ///
 /// # Errors
-/// No process could be started.
+/// Fails when no process can be started.
 pub fn hand_over(workstation: &Workstation, job: &JobId) -> Result<String, Fault> {
     if workstation.daemon_runs() {
         return Ok("`lamp daemon` drives it".to_owned());
@@ -331,7 +330,6 @@ pub fn hand_over(workstation: &Workstation, job: &JobId) -> Result<String, Fault
     Ok(format!("a background process drives it (its words: {})", log.display()))
 }
 
-/// A schedule is run by a daemon, and by nobody else.
 pub fn note_daemon(context: &Context, scheduled: bool) {
     let runs = job_root::workstation(context).is_ok_and(|workstation| workstation.daemon_runs());
     if scheduled && !runs {
@@ -340,7 +338,6 @@ pub fn note_daemon(context: &Context, scheduled: bool) {
     }
 }
 
-/// Leaves the job to somebody else, and says its name.
 pub fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<ExitCode, Fault> {
     leave(context, workstation, dir)?;
     if context.is_machine_output() {
@@ -351,9 +348,8 @@ pub fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// Outputs come home, the receipt is shown, and the exit code is the workload's own.
 pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std::path::Path>) -> Result<ExitCode, Fault> {
-    // The job has ended either way, and its outputs are safe where they are.
+    // The job has ended either way, and its outputs are safe in the job root.
     match outputs::fetch_all(context, dir, into).await {
         Ok(home) => home.iter().for_each(|home| home.tell(context, dir)),
         Err(fault) => {
@@ -369,7 +365,7 @@ pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<
     Ok(hinted(context, dir, ended).await)
 }
 
-/// The exit code of a job that has ended; and what to type where its launch was refused.
+/// The exit code of an ended job, with a hint if its launch was refused.
 pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCode {
     let code = exit_code(ended);
     if code == ExitCode::LAUNCH_FAILED && dir.spec().await.ok().flatten().is_some_and(|spec| spec.spec.machine.cloud == Cloud::Aws) {
@@ -378,14 +374,13 @@ pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCod
     code
 }
 
-/// The code of a whole job.
 pub fn exit_code(receipt: &Receipt) -> ExitCode {
     let last = receipt.attempts.last();
     match (receipt.outcome, receipt.because.or(last.map(|last| last.ended_because))) {
         (JobOutcome::Succeeded, _) => ExitCode::SUCCESS,
         (JobOutcome::Stopped | JobOutcome::Cancelled, _) => ExitCode::STOPPED,
         (JobOutcome::Failed, Some(because)) => ExitCode::of_end(because, last.and_then(|last| last.exit)),
-        // Of an older version's receipt: no machine was ever launched, so a limit was over before it began.
+        // Only in receipts of older versions: a limit ended the job before any launch.
         (JobOutcome::Failed, None) => ExitCode::LIMIT,
     }
 }
@@ -410,7 +405,6 @@ mod tests {
         assert_eq!(code(&json!("deadline"), &interrupted), ExitCode::LIMIT);
         assert_eq!(code(&json!("budget"), &json!([])), ExitCode::LIMIT);
         assert_eq!(code(&json!("interrupted"), &interrupted), ExitCode::LOST);
-        // A receipt of a version that did not write it.
         assert_eq!(code(&Value::Null, &interrupted), ExitCode::LOST);
     }
 }

@@ -1,6 +1,6 @@
-//! `lamp run --from JOB`: a new job, in words of its own, that begins from the newest checkpoint of one that has ended.
+//! `lamp run --from JOB`: a new job with its own spec, from the newest checkpoint of an ended job.
 //!
-//! `lamp start` goes on with the same words. What must never live here: what becomes of the job then (`run`).
+//! `lamp start` continues with the same spec. Not here: what happens to the job then (`run`).
 
 use std::path::PathBuf;
 
@@ -16,14 +16,13 @@ use crate::wire::Store;
 
 const NOTHING: &str = "nothing was started, and nothing bills";
 
-/// The job that is begun from.
 pub struct From {
     kept: Kept,
 }
 
 impl From {
     /// # Errors
-    /// There is no such job, it has not ended, or it has saved nothing.
+    /// Fails when the job is missing, still runs, or has saved nothing.
     pub async fn find(context: &Context, job: &str) -> Result<From, Fault> {
         let store = job_root::open_existing(context).await?;
         let dir = job_root::find(&store, Some(job)).await?;
@@ -42,7 +41,7 @@ impl From {
         Ok(From { kept })
     }
 
-    /// The job file of the job, where none was named and it is on this workstation.
+    /// The job file of that job, if the user named none and it is on this workstation.
     pub fn with_its_file(&self, context: &Context, args: &JobArgs) -> JobArgs {
         let here = job_root::workstation(context).ok().and_then(|workstation| workstation.here().ok());
         let source = self.kept.spec.code.as_ref().and_then(|code| code.source.as_ref());
@@ -51,10 +50,10 @@ impl From {
         JobArgs { file: args.file.clone().or(file), ..args.clone() }
     }
 
-    /// The checkpoint from which the new job goes on. Its machine is a new one: a kept disk is for `lamp start`.
+    /// Sets the checkpoint of the new job. Its machine is new: a kept disk is for `lamp start`.
     ///
     /// # Errors
-    /// The new job names no folder for checkpoints.
+    /// Fails when the new job has no folder for checkpoints.
     pub fn give(&self, spec: &mut ResolvedSpec) -> Result<(), Fault> {
         if spec.spec.checkpoint.is_none() {
             let what = "the job names no [checkpoint] folder: a checkpoint could not be brought there";
@@ -64,7 +63,6 @@ impl From {
         Ok(())
     }
 
-    /// From which checkpoint it begins, in words.
     pub fn sentence(&self) -> Option<String> {
         let from = self.kept.continues.checkpoint.as_ref()?;
         let step = from.checkpoint.step.map(|step| format!(" (step {step})")).unwrap_or_default();

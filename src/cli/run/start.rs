@@ -1,10 +1,11 @@
-//! `lamp start`: a job that has ended goes on, on its kept machine or from its checkpoint.
+//! `lamp start`: continues an ended job on its kept machine, or from its checkpoint.
 //!
 //! ```text
-//!   what is kept ──> the next job's spec ──> plan, and the most it can cost ──> code, spec, start ──> as `lamp run`
+//!   what is kept ──> the next job's spec ──> plan ──> code, spec, start ──> as `lamp run`
 //! ```
-//! A job that goes on is a job of its own (docs/decisions/0013). What must never live here: whether a machine can be started
-//! (`policy::lifecycle::continuation`).
+//!
+//! The continuation is a job of its own (docs/decisions/0013). Not here: whether a machine can be
+//! started (`policy::lifecycle::continuation`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -73,12 +74,14 @@ pub struct Args {
     pub outputs: Option<PathBuf>,
 }
 
-/// A machine that was stopped by hand is settled by a look or two; a cloud that is slow to say so is asked again by the user.
+/// One or two looks settle a machine that was stopped by hand. If the cloud is slow, the user asks
+/// again.
 const SETTLE_LOOKS: u32 = 10;
 const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// # Errors
-/// There is no such job, it has not ended, nothing of it is kept, a limit is spent, or the job root does not answer.
+/// Fails when the job is missing, still runs, keeps nothing, has a spent limit, or the job root is
+/// unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
@@ -102,7 +105,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     start_code::take_command(&mut spec, &args.code.command);
     run::refuse_cloud(spec.spec.machine.cloud)?;
     let ((planned, lacks), clock) = tokio::join!(account_ready::planned(context, &controller, &spec), controller.check_clock());
-    // A kept machine has its network, its rights and its agent; one that is bought anew is bought as by `lamp run`.
+    // A kept machine has its network, permissions and agent. A new one is bought as by `lamp run`.
     let buys = planned.as_ref().map_or(spec.continues.as_ref().is_none_or(|from| from.machine.is_none()), |planned| planned.plan.starts.is_none());
     if planned.is_err() && buys && account_ready::was_seen(context, &lacks) {
         account_ready::refuse(&lacks, &spec)?;
@@ -128,11 +131,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let mut left = Left::listen();
     let spec = bring_code(context, &controller, &dir, spec, now.as_ref(), &mut left).await?;
-    // What is discarded from here on, its agent finds gone, and begins nothing.
+    // If it is discarded after this, the agent finds it gone and does not begin.
     discarded_view::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
     let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
-        // Who insists may have cut it before its first record.
+        // A second Ctrl-C may have stopped it before the first record was written.
         Ok(_) if has_left && matches!(next.spec().await, Ok(None)) => return Err(gone_before()),
         Ok((memory, begun)) => {
             if let Err(error) = begun {
@@ -140,7 +143,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             }
             memory
         }
-        // Somebody typed it at the same moment.
+        // Another call started it at the same moment.
         Err(SubmitError::Exists(_)) => JobMemory::default(),
         Err(error) => return Err(submission::submit_fault(&error)),
     };
@@ -151,7 +154,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     stand_beside(args, context, &workstation, &controller, &next, memory, &mut left).await
 }
 
-/// Sends the folder as it is now, or what the job before ran.
+/// Sends the folder as it is now, or the code of the job before.
 async fn bring_code(
     context: &Context,
     controller: &Controller,
@@ -172,7 +175,6 @@ async fn bring_code(
     Ok(spec)
 }
 
-/// What refuses `lamp run` refuses this.
 async fn refuse(controller: &Controller, spec: &ResolvedSpec, planned: &Planned, lacks: &[Lack]) -> Result<(), Fault> {
     account_ready::refuse(lacks, spec)?;
     run::refuse_agent(controller, planned).await?;
@@ -201,8 +203,8 @@ async fn stand_beside(
     }
 }
 
-/// A machine that somebody stopped while no controller looked has no receipt yet. Of a job whose machine runs, a look only
-/// does what its driver does too.
+/// A machine that was stopped without a controller has no receipt yet. If its job still runs, this
+/// look does only what its driver does too.
 async fn settle_what_was_stopped(context: &Context, controller: &Controller, dir: &JobDir) -> Result<(), Fault> {
     let fault = |error| job_root::record_fault(&error);
     if dir.receipt().await.map_err(fault)?.is_some() || dir.spec().await.map_err(fault)?.is_none_or(|spec| spec.is_alone()) {
@@ -229,7 +231,7 @@ async fn not_ended(dir: &JobDir) -> Fault {
     }
 }
 
-/// It was started before: by the same words, by somebody else, or by a call that was cut off.
+/// It was started before, by another call or by one that was cut off.
 async fn goes_on_already(
     args: &Args,
     context: &Context,
@@ -263,7 +265,7 @@ async fn goes_on_already(
     stand_beside(args, context, workstation, controller, next, JobMemory::default(), &mut Left::listen()).await
 }
 
-/// The spec of the job that goes on: the old one's words, with what is left of its limits.
+/// The spec of the continuation: the old one, with what is left of its limits.
 fn spec_of(args: &Args, context: &Context, kept: &Kept, next: &JobId) -> Result<ResolvedSpec, Fault> {
     refuse_nothing_kept(kept)?;
     let mut spec = kept.spec.spec.clone();
@@ -324,7 +326,6 @@ fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `refused`: why nothing would be started.
 async fn show(
     context: &Context,
     controller: &Controller,

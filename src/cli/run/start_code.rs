@@ -1,11 +1,12 @@
-//! Which code a job goes on with: what it ran before, or its folder as it is now.
+//! Which code a job continues with: its old code, or its folder as it is now.
 //!
 //! ```text
 //!   --code ───────────────────────────────> the folder as it is now
-//!   --same-code, or nothing has changed ──> what it ran before
+//!   --same-code, or nothing has changed ──> its old code
 //!   the folder has changed ───────────────> the user is asked; without a terminal it is refused
 //! ```
-//! What must never live here: what else the next job gets (`start`).
+//!
+//! Not here: what else the next job gets (`start`).
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -22,7 +23,7 @@ use crate::controller::Kept;
 use crate::job::{CodeSource, Command, JobId, ResolvedSpec, Spec};
 use crate::wire::{self, Survey, Workstation};
 
-/// So many changed files are named: enough to recognise the change, few enough for a line.
+/// Named changed files: enough to recognise the change, few enough for a line.
 const NAMED: usize = 3;
 
 #[derive(Clone, Debug, Default, ClapArgs)]
@@ -46,16 +47,15 @@ pub struct CodeArgs {
 }
 
 impl CodeArgs {
-    /// Whether the next job is to run something else than the one before.
     pub fn changes_something(&self) -> bool {
         self.code || !self.command.is_empty()
     }
 }
 
-/// The folder of a job as it is now; `None`: it goes on with what it ran before.
+/// The folder as it is now; `None`: the job continues with its old code.
 ///
 /// # Errors
-/// The folder cannot ship, it has changed and nobody says which code is meant, or nobody knows the folder.
+/// Fails when the folder is unknown or cannot ship, or has changed and the user chose no code.
 pub fn choose(args: &CodeArgs, dry_run: bool, context: &Context, workstation: &Workstation, kept: &Kept) -> Result<Option<Prepared>, Fault> {
     let here = workstation.here().map(|here| here.as_str().to_owned()).unwrap_or_default();
     let source = kept.spec.code.as_ref().and_then(|code| code.source.as_ref()).filter(|source| source.workstation == here);
@@ -84,7 +84,6 @@ pub fn choose(args: &CodeArgs, dry_run: bool, context: &Context, workstation: &W
     }
 }
 
-/// Whether the new code is meant.
 fn ask(context: &Context, job: &JobId, what: &str) -> Result<bool, Fault> {
     let meaning = "nothing was started, and nothing bills";
     let hint = format!("`lamp start {job} --code` goes on with the folder as it is now, `--same-code` with what ran before");
@@ -107,7 +106,7 @@ fn unknown_folder(job: &JobId) -> Fault {
         .hint(format!("`lamp run --from {job} FILE` runs a job file from its newest checkpoint"))
 }
 
-/// How the folder is read again: by its job file, or with the words that stood in for one.
+/// How to read the folder again: by its job file, or by the command line that replaced one.
 fn job_args(source: &CodeSource, spec: &Spec, allow_secret: &[String]) -> JobArgs {
     let command = match (&source.file, &spec.command) {
         (Some(_), _) => Vec::new(),
@@ -119,7 +118,7 @@ fn job_args(source: &CodeSource, spec: &Spec, allow_secret: &[String]) -> JobArg
     JobArgs { file: source.file.as_ref().map(PathBuf::from), flags, command }
 }
 
-/// The changes in the folder, in words; `None`: nothing that ships, or nobody can tell.
+/// The changes in the folder. `None`: nothing that ships has changed, or the folder cannot be read.
 fn change(context: &Context, kept: &Kept, source: &CodeSource, read: &JobArgs) -> Result<Option<String>, Fault> {
     let before = kept.spec.code.as_ref().expect("a source stands in what was packed");
     let Some(survey) = read.read(context).ok().and_then(|loaded| loaded.workdir.is_dir().then(|| read.survey(context, &loaded))) else {
@@ -127,7 +126,7 @@ fn change(context: &Context, kept: &Kept, source: &CodeSource, read: &JobArgs) -
         return Ok(None);
     };
     if (survey.files, survey.bytes) == (before.files, before.bytes) {
-        // Only then is it worth reading all files: to see that none of them is another.
+        // Same count and size: only now it is worth reading all files.
         if Some(wire::tree_of(&survey)?) == before.tree {
             return Ok(None);
         }
@@ -145,7 +144,7 @@ fn changed_files(survey: &Survey, source: &CodeSource) -> String {
     }
 }
 
-/// Takes into the spec what its job file says now, but for what was said at the command line then.
+/// Takes the current job file into the spec, except for what was set by flags at the first run.
 pub fn take_in(spec: &mut ResolvedSpec, now: &Prepared) {
     let loaded = &now.loaded;
     if loaded.file.is_none() {
@@ -168,7 +167,6 @@ pub fn take_in(spec: &mut ResolvedSpec, now: &Prepared) {
     spec.env = new.env.clone().into_iter().chain(typed).collect();
 }
 
-/// Takes in the command that was typed, if one was.
 pub fn take_command(spec: &mut ResolvedSpec, command: &[String]) {
     if !command.is_empty() {
         spec.spec.command = Command::Args(command.to_vec());

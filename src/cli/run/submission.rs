@@ -1,4 +1,4 @@
-//! From a prepared job to a submitted one, and what is said of its plan before.
+//! From a prepared job to a submitted one.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,6 @@ use crate::job::{CodeArchive, CodeSource, JobId, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::{self, Survey};
 
-/// A job that is packed and not made yet.
 pub struct Pending {
     pub spec: ResolvedSpec,
     archive: Archive,
@@ -21,12 +20,11 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// The packed workdir, as long as this lives.
+    /// The packed workdir; removed with this value.
     pub fn archive(&self) -> &Archive {
         &self.archive
     }
 
-    /// What is to be sent.
     pub fn code(&self) -> &CodeArchive {
         self.spec.code.as_ref().expect("it is packed")
     }
@@ -34,17 +32,17 @@ impl Pending {
     /// Uploads the code; the job does not exist yet.
     ///
     /// # Errors
-    /// The job root refuses.
+    /// Fails when the job root refuses.
     pub async fn upload(&self, controller: &Controller) -> Result<(), Fault> {
         controller.upload_code(&self.spec, &self.archive).await.map_err(|error| submit_fault(&error))
     }
 
-    /// Does what sends the code; from the first second on, people see how far it is.
+    /// Runs `sending`. After a second, people see its progress.
     pub async fn shown<T>(&self, context: &Context, sending: impl Future<Output = T>) -> T {
         let (pace, total) = (Pace::default(), self.code().packed_bytes);
         let told = || match self.archive.sent.so_far() {
             (there, before) if there < total => format!("sending the code, {}", pace.how_far(there, before, total, context.clock.mono())),
-            // The agent may be under way still, or the job itself.
+            // The agent or the job may still be on its way.
             _ => "the code is sent; a moment".to_owned(),
         };
         with_progress(context, told, sending).await
@@ -54,13 +52,12 @@ impl Pending {
 /// Packs, uploads and writes the spec; the job exists when this returns.
 ///
 /// # Errors
-/// The workdir cannot be packed, or the job root refuses.
+/// Fails when the workdir cannot be packed, or the job root refuses.
 pub async fn make(context: &Context, controller: &Controller, prepared: &Prepared) -> Result<JobDir, Fault> {
     let pending = pack(context, prepared, spec(context, &prepared.loaded))?;
     pending.shown(context, controller.submit(&pending.spec, &pending.archive)).await.map_err(|error| submit_fault(&error))
 }
 
-/// The spec of a new job, whose code is not packed yet.
 pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
     ResolvedSpec {
         format: RECORD_FORMAT,
@@ -80,7 +77,7 @@ pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
 /// Packs the workdir; nothing leaves this workstation yet.
 ///
 /// # Errors
-/// The workdir cannot be packed.
+/// Fails when the workdir cannot be packed.
 pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Result<Pending, Fault> {
     let Prepared { loaded, survey } = prepared;
     let job = &spec.job;
@@ -91,7 +88,7 @@ pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Resul
     Ok(Pending { spec: ResolvedSpec { code: Some(code), ..spec }, archive: scratch.0.as_path().into(), _scratch: scratch })
 }
 
-/// Where it was packed; a workstation without a name is told of where a job is launched.
+/// Where it was packed. `None` if this workstation has no id, which a launch reports.
 fn source(context: &Context, loaded: &Loaded) -> Option<CodeSource> {
     let workstation = job_root::workstation(context).ok()?.here().ok()?.as_str().to_owned();
     let text = |path: &Path| path.to_str().map(str::to_owned);
@@ -112,13 +109,13 @@ fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
 /// A file of this call alone.
 ///
 /// # Errors
-/// The state folder cannot be written.
+/// Fails when the state folder cannot be written.
 pub fn scratch(context: &Context, job: &JobId) -> Result<Scratch, Fault> {
     let file = job_root::workstation(context)?.scratch_file(&format!("{job}.tar.zst"));
     file.map(Scratch).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
 }
 
-/// Removes the packed workdir when the call ends, however it ends.
+/// Removes the packed workdir when the call ends, on every path.
 pub struct Scratch(pub PathBuf);
 
 impl Drop for Scratch {

@@ -1,7 +1,7 @@
-//! What a job would ship, and everything that is wrong with it: the step between a spec and a submitted job.
+//! Finds what a job would ship, and all errors in it, before it is submitted.
 //!
-//! `lamp check` prints it; `lamp run` and `lamp rehearse` call [`JobArgs::prepare`], which refuses on errors. What must
-//! never live here: the walk or the scan themselves (`wire` hands them in).
+//! `lamp check` prints it. `lamp run` and `lamp rehearse` call [`JobArgs::prepare`], which refuses
+//! on errors. Not here: the walk and the scan (`wire`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,43 +22,38 @@ use crate::market::Cloud;
 use crate::policy::schedule::calendar::Calendar;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
-/// A job without errors, and the files that ship with it.
 pub struct Prepared {
     pub loaded: Loaded,
     pub survey: Survey,
 }
 
 impl Prepared {
-    /// When its schedule is due next, if it has one.
     pub fn next_run(&self, now: Timestamp) -> Option<Timestamp> {
         Calendar::of(self.loaded.schedule.as_ref()?).ok()?.begins_after(now)
     }
 
-    /// What goes to a machine of it.
     pub fn ships(&self) -> String {
         format!("ships {}, {}", counted(self.survey.files, "file"), wire::show_bytes(self.survey.bytes))
     }
 }
 
-/// A job as far as it could be read.
 pub struct Examined {
     pub loaded: Loaded,
-    /// What would ship; `None` where the file leaves open what that is.
+    /// `None`: the file does not say clearly what ships.
     pub survey: Option<Survey>,
-    /// All of them: of the spec, of the workdir, of secrets.
     pub findings: Vec<Finding>,
 }
 
 impl JobArgs {
-    /// Reads the job and looks through its workdir; warnings go to stderr, errors are the fault.
+    /// Reads the job and its workdir; prints warnings.
     ///
     /// # Errors
-    /// The job has errors, or its workdir holds what must not ship.
+    /// Fails when the job has errors, or its workdir holds what must not ship.
     pub fn prepare(&self, context: &Context) -> Result<Prepared, Fault> {
         self.prepared(context, self.examine(context).map_err(unstarted)?)
     }
 
-    /// The same, for what buys nothing: it asks for no limit.
+    /// The same for a call that buys nothing: a limit is optional.
     ///
     /// # Errors
     /// As [`Self::prepare`].
@@ -88,7 +83,7 @@ impl JobArgs {
         Err(fault.meaning("nothing was started, and nothing bills").findings(file, findings))
     }
 
-    /// A job file that nobody named: whether it was taken.
+    /// Says whether a job file that the user did not name was used.
     fn say_which_file(&self, context: &Context, loaded: &Loaded) {
         let is_there = context.current_dir.join(config::JOB_FILE).is_file();
         match (&self.file, &loaded.file) {
@@ -103,24 +98,23 @@ impl JobArgs {
         }
     }
 
-    /// The files of its workdir that would ship.
     pub fn survey(&self, context: &Context, loaded: &Loaded) -> Survey {
         let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
-        // What earlier runs brought home stays at home, and so does every job that is kept.
+        // Fetched outputs stay here, as do jobs that are kept in the workdir.
         let kept = kept_in_workdir(context, &loaded.workdir);
         let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept).collect();
         wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)
     }
 
-    /// Everything that is to be known about the job before it is submitted.
+    /// Everything to know about the job before it is submitted.
     ///
     /// # Errors
-    /// The job file cannot be read, or the workdir cannot.
+    /// Fails when the job file or the workdir cannot be read.
     pub fn examine(&self, context: &Context) -> Result<Examined, Fault> {
         let loaded = self.read(context)?;
         if !is_workdir_known(&loaded) {
             let mut findings = loaded.findings.clone();
-            // What the words themselves give away is told all the same.
+            // Secrets in the spec itself are reported all the same.
             findings.extend(secrets_in_words(&loaded, None));
             return Ok(Examined { loaded, survey: None, findings });
         }
@@ -132,7 +126,7 @@ impl JobArgs {
         findings.extend(command_that_does_not_ship(&loaded, &survey));
         findings.extend(saved_files::findings(&loaded));
         findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
-        // A workdir that is far too large is not read as well: its findings say what to ignore first.
+        // A workdir that is far too large is not read: its findings say what to ignore first.
         let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
         findings.extend(secrets_in_words(&loaded, Some(&in_files)));
         findings.extend(secrets_in_files(&loaded, in_files));
@@ -140,16 +134,15 @@ impl JobArgs {
     }
 }
 
-/// Whoever asked for a machine is told that there is none.
 fn unstarted(mut fault: Fault) -> Fault {
     fault.meaning.get_or_insert_with(|| "nothing was started, and nothing bills".to_owned());
     fault
 }
 
-/// So many findings of a kind are told: a folder that is no workdir, `/` say, has tens of thousands.
+/// Findings of one kind: a wrong folder such as `/` has tens of thousands.
 const OF_A_KIND: usize = 10;
 
-/// The first of each kind, with how many more there are. What they are about differs, and so does no cure.
+/// The first of each kind, and the number of the others. A kind has the same hint.
 fn not_too_many(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     let mut kinds: BTreeMap<(Severity, Option<String>), Vec<Finding>> = BTreeMap::new();
     for finding in findings {
@@ -164,18 +157,20 @@ fn not_too_many(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     few.collect()
 }
 
-/// The folders of the job root below the workdir. Shipped, each job would hold all those before it.
+/// The job root's folders inside the workdir. If they shipped, each job would contain all earlier
+/// ones.
 fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
     let folder = context.job_root.strip_prefix("file://").map(|folder| Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
     match folder.as_deref().and_then(|folder| folder.strip_prefix(workdir).ok()) {
         None => Vec::new(),
-        // The workdir itself is the job root: what it keeps there has names.
+        // The workdir is the job root: its folders have known names.
         Some(below) if below.as_os_str().is_empty() => layout::SHIPPED.map(PathBuf::from).to_vec(),
         Some(below) => vec![below.to_owned()],
     }
 }
 
-/// A finding of the survey, in words of its own where it is about a folder of ours; `None`: that it stays at home surprises nobody.
+/// A survey finding, reworded if it is about a folder of ours. `None`: the user expects that it
+/// does not ship.
 fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Option<Finding> {
     let is_about = |folder: &Path| finding.message.starts_with(&format!("`{}` does not ship", folder.display()));
     // The setup makes an environment of that name on each machine.
@@ -190,7 +185,7 @@ fn about_ours(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Optio
     Some(Finding::warning("workdir", message).hint(hint))
 }
 
-/// Whether what ships is what was meant: an error in the words that say so would give a finding for each file of a wrong folder.
+/// With an error in these keys, a wrong folder would give a finding for each file.
 fn is_workdir_known(loaded: &Loaded) -> bool {
     const SAY_SO: [&str; 4] = ["workdir", "checkpoint", "secrets_allowed", "outputs"];
     let errors = || loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
@@ -215,8 +210,8 @@ fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {
         .collect()
 }
 
-/// The environment, `setup` and the command stand in the job directory as they are, for whoever may read the job root. `in_files`:
-/// `None`: nobody has looked, so that what is acknowledged in the job file itself is taken for acknowledged here.
+/// All readers of the job root can see these words. `in_files`: `None` if the files were not
+/// scanned; then the job file's own exceptions apply here too.
 fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding> {
     let spec = &loaded.spec;
     let job_file = loaded.file.as_deref().and_then(|file| file.strip_prefix(&loaded.workdir).ok()).map(|file| file.to_string_lossy());
@@ -224,7 +219,7 @@ fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding
     let setup = spec.setup.iter().map(|setup| ("setup".to_owned(), setup.clone()));
     let words = env.chain(setup).chain([("command".to_owned(), spec.command.display())]);
     let found = words.flat_map(|(place, text)| wire::scan_words_for_secrets(&place, &text));
-    // What stands in a job file that ships is found, or acknowledged, there.
+    // A secret in a job file that ships is reported there.
     let is_in_job_file = |secret: &Secret| match (in_files, job_file.as_deref()) {
         (Some(in_files), file) => in_files.iter().any(|other| other.rule == secret.rule && Some(other.path.as_str()) == file),
         (None, Some(file)) => wire::is_secret_allowed(&Secret { path: file.to_owned(), ..*secret }, &loaded.secrets_allowed),
@@ -259,7 +254,7 @@ fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding
     refused.chain(doubtful).collect()
 }
 
-/// A job for a cloud that this program was built without is a good job, for another one.
+/// A job for a cloud that this program was built without is only a warning.
 fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
     if wire::is_built_for(cloud) {
         return None;
@@ -269,13 +264,13 @@ fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
     Some(Finding::warning("machine.cloud", message).hint(hint))
 }
 
-/// The script or program is in the workdir, but an ignore file keeps it at home.
+/// The script or program is in the workdir, but an ignore file excludes it.
 fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Finding> {
     let args = loaded.spec.command.plain_words();
     let is_relative = |word: &&&str| !word.starts_with(['/', '-']) && !word.is_empty();
     let is_made = |word: &&&str| loaded.spec.setup.is_some() && word.contains("/bin/") && config::is_made_by_setup(word);
     let named = args.iter().take(2).filter(is_relative).filter(|word| !is_made(word)).find(|word| loaded.workdir.join(word).is_file())?;
-    // That it is outside the workdir is a finding already.
+    // A path outside the workdir has a finding already.
     if Path::new(named).components().any(|part| part == std::path::Component::ParentDir) {
         return None;
     }

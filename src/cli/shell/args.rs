@@ -1,4 +1,4 @@
-//! The flags that every verb knows.
+//! The flags of every command.
 
 use clap::{ArgAction, Args, ValueEnum};
 

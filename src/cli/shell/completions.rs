@@ -1,4 +1,4 @@
-//! `lamp completions`: what a shell needs to complete our verbs and flags, and the jobs.
+//! `lamp completions`: shell completion of commands, flags and jobs.
 
 use clap::{Args as ClapArgs, CommandFactory};
 use clap_complete::Shell;
@@ -20,17 +20,17 @@ pub struct Args {
     pub jobs: bool,
 }
 
-/// Verbs whose words are jobs, with the other names of each.
+/// Commands that take jobs, with their aliases.
 const JOB_VERBS: [&str; 14] =
     ["status", "ps", "logs", "ssh", "start", "stop", "cancel", "extend", "outputs", "receipt", "explain", "discard", "cost", "jobs"];
 
-/// The generated script of zsh marks an argument that is a job by these.
+/// The marks of a job argument in the generated zsh script.
 const ZSH_JOB: [&str; 2] = [":job -- ", ":jobs -- "];
 
-/// Lists the ids of the jobs for the script; asked anew at each key press.
+/// Lists job ids for the script, at each key press.
 const LISTS: &str = "lamp completions --jobs 2>/dev/null";
 
-/// The generated function answers first; a value of a flag stays its own.
+/// The generated function runs first; values of flags keep its completion.
 const BASH_JOBS: &str = r#"
 _lamp_jobs() {
     _lamp "$@"
@@ -46,7 +46,7 @@ complete -F _lamp_jobs -o bashdefault -o default lamp
 "#;
 
 /// # Errors
-/// With `--jobs`, when the job root does not answer.
+/// With `--jobs`, fails when the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let Some(shell) = args.shell else {
         let store = job_root::open_existing(context).await?;
@@ -65,7 +65,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The script, completing the ids of jobs where a verb takes some. Shells that we do not know get what was generated.
+/// Adds completion of job ids. Other shells get the generated script.
 fn with_jobs(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => {

@@ -1,14 +1,14 @@
-//! A word of the user before something is ended: on a terminal it is asked for, elsewhere only `--yes` is one.
+//! Asks the user before something is ended. Without a terminal, only `--yes` confirms.
 
 use std::io::IsTerminal as _;
 
 use super::ctrl_c;
 use crate::cli::{Context, ExitCode, Fault};
 
-/// `what` will be done: a sentence without its end.
+/// `what` is a sentence without its end.
 ///
 /// # Errors
-/// Nobody was there to ask, or the answer is no.
+/// Fails without a terminal, or when the user says no.
 pub fn confirm(context: &Context, what: &str, yes: bool, meaning: &str) -> Result<(), Fault> {
     if yes {
         return Ok(());
@@ -25,10 +25,10 @@ pub fn can_ask(context: &Context) -> bool {
     std::io::stdin().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet()
 }
 
-/// Asks it, where somebody can be asked.
+/// Asks the question, after [`can_ask`].
 ///
 /// # Errors
-/// The user left at the question.
+/// Fails when the user leaves at the question.
 pub fn says_yes(context: &Context, question: &str, meaning: &str) -> Result<bool, Fault> {
     let Some(answer) = ctrl_c::line_or_left(|| context.printer.note(question)) else {
         return Err(ctrl_c::left_at_the_question(meaning));

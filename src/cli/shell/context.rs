@@ -1,4 +1,4 @@
-//! What every verb gets: how to print, where jobs are, what the user configured.
+//! The context of every command: the printer, the job root, and the user configuration.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use crate::cli::{ExitCode, Fault, Printer};
 use crate::config::{self, ConfigError, Environment, UserConfig};
 use crate::wire;
 
-/// Which errors of the user configuration keep a verb from nothing.
+/// Which configuration errors a command tolerates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgives {
     Nothing,
-    /// Those of what new jobs get and may cost.
+    /// Errors in what new jobs get and may cost.
     Terms,
-    /// And keys that nobody knows.
+    /// Also unknown keys.
     Keys,
 }
 
-/// What bills goes on billing: with a configuration that says nothing of where the jobs are there is a way all the same.
+/// Adds a way to run without the configuration, because running machines bill.
 fn all_the_same(error: ConfigError) -> Fault {
     let is_wrong = matches!(error, ConfigError::Findings { .. });
     let fault = Fault::from(error);
@@ -32,28 +32,29 @@ pub struct Context {
     pub format: Format,
     /// URL of the job root, `file:///...` or `s3://...`.
     pub job_root: String,
-    /// Where that URL came from: `flag`, `environment`, `user config` or `default`.
+    /// The source of that URL: `flag`, `environment`, `user config` or `default`.
     pub job_root_origin: &'static str,
-    /// More of them, for the one verb that takes several.
+    /// Further job roots, for the one command that takes several.
     pub more_job_roots: Vec<String>,
     pub user: UserConfig,
-    /// What was read of the user configuration is not all of it: the rest has errors.
+    /// The configuration has errors, and `user` has only the rest.
     pub is_misread: bool,
     pub environment: Environment,
     pub current_dir: PathBuf,
     pub clock: wire::Clock,
-    /// Made once: who we are to a cloud is asked once.
+    /// Made once, so that a cloud is asked for the identity once.
     pub workstation: OnceCell<wire::Workstation>,
 }
 
 impl Context {
     /// # Errors
-    /// The user configuration has errors, the job root is not a place, or the current folder is gone and somebody needs it.
+    /// Fails when the configuration has errors, the job root is invalid, or a needed current folder
+    /// is gone.
     pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, forgives: Forgives, needs_no_folder: bool) -> Result<Self, Fault> {
         let (user, is_misread) = if forgives != Forgives::Nothing {
             let (user, wrong) = config::load_user_all_the_same(&environment, forgives == Forgives::Keys).map_err(all_the_same)?;
             let is_misread = wrong.is_some();
-            // A slip in a cap must not stand between somebody and the machine that bills.
+            // An error in a cap must not stop the user from ending a machine that bills.
             if let Some(wrong) = wrong {
                 let wrong = Fault::from(wrong);
                 if globals.output == Format::Text {
@@ -66,13 +67,13 @@ impl Context {
             (config::load_user(&environment)?, false)
         };
         let current_dir = match environment.current_dir() {
-            // Of a verb that reads nothing there; what it names is then a whole path.
+            // The command reads nothing there, and its paths are absolute.
             Err(_) if needs_no_folder => PathBuf::from("/"),
             current_dir => current_dir.map_err(ConfigError::from)?,
         };
         let mut said = globals.job_root.iter();
         let root = config::job_root(said.next().map(String::as_str), &environment, &user)?;
-        // Of several, nobody can tell which one a command is about.
+        // With several roots, a command cannot name the right one.
         if let [only] = globals.job_root.as_slice() {
             printer.name_job_root(only);
         }
@@ -98,7 +99,6 @@ impl Context {
         })
     }
 
-    /// Whether results go to a machine.
     pub fn is_machine_output(&self) -> bool {
         self.format != Format::Text
     }
@@ -118,7 +118,7 @@ impl From<ConfigError> for Fault {
             | ConfigError::NoFile { .. }
             | ConfigError::TooLarge { .. }
             | ConfigError::Script { .. } => ExitCode::FINDINGS,
-            // It was read, and is no text.
+            // It was read, but is not text.
             ConfigError::Read { source, .. } if source.kind() == std::io::ErrorKind::InvalidData => ExitCode::FINDINGS,
             ConfigError::Read { .. } | ConfigError::CurrentDir(_) => ExitCode::UNREACHABLE,
         };

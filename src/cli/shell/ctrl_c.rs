@@ -1,4 +1,4 @@
-//! The signals that mean: the user has gone.
+//! The signals that mean: the user left.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{Context, ExitCode, Fault};
 
-/// From the moment it is made, Ctrl-C, SIGTERM from a service manager and the end of the terminal end nothing by themselves: they
-/// are heard.
+/// While it exists, Ctrl-C, SIGTERM and a closed terminal do not end the process: they are noted.
 pub struct Left {
     channels: [Option<Signal>; 3],
-    /// It was heard while something was not to be disturbed.
+    /// A signal came during work that must not be interrupted.
     has_left: bool,
 }
 
-/// Whether somebody listens who knows what is to be done; and whether somebody does who only says that nothing was.
+/// `HEARS`: a [`Left`] handles the signals. `SAYS`: a listener only reports that nothing was done.
 static HEARS: AtomicBool = AtomicBool::new(false);
 static SAYS: AtomicBool = AtomicBool::new(false);
 
-/// Runs a verb that listens with [`Left`] once something can be left behind: who leaves before that is told so.
+/// Runs a command that makes a [`Left`] once it has something to leave behind. A signal before that
+/// ends the command.
 ///
 /// # Errors
-/// `gone`: the user has left early; or the verb's own.
+/// `gone` when the user left early, or the command's own error.
 pub async fn unless_left_early<T>(context: &Context, gone: fn() -> Fault, verb: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     let mut early = Left::channels();
     SAYS.store(true, Ordering::Relaxed);
@@ -42,7 +42,8 @@ pub async fn unless_left_early<T>(context: &Context, gone: fn() -> Fault, verb: 
     }
 }
 
-/// Nothing is heard while this thread waits for a disk or a pipe that does not answer. Another one ends the program then.
+/// While this thread waits for a disk or pipe it hears no signal. Another thread ends the program
+/// then.
 fn end_what_hangs(context: &Context, gone: fn() -> Fault) {
     let (printer, clock) = (Arc::clone(&context.printer), Arc::clone(&context.clock));
     std::thread::spawn(move || {
@@ -58,9 +59,9 @@ fn end_what_hangs(context: &Context, gone: fn() -> Fault) {
     });
 }
 
-/// The next line of the terminal, once the question was put; `None`: the user has left instead.
+/// Asks the question and reads a line from the terminal; `None`: the user left.
 pub fn line_or_left(question: impl FnOnce()) -> Option<String> {
-    // The thread of the runtime is the one that asks: two others wait for whichever comes first.
+    // The runtime's thread asks, so two other threads wait for the line and the signal.
     let (sender, receiver) = std::sync::mpsc::channel();
     let is_open = Arc::new(AtomicBool::new(true));
     let (leaves, asked) = (sender.clone(), Arc::clone(&is_open));
@@ -76,7 +77,8 @@ pub fn line_or_left(question: impl FnOnce()) -> Option<String> {
                 channels.heard().await;
             }
         });
-        // What was once listened to ends nothing by itself any more; where nobody else listens, it still must.
+        // Once listened to, a signal no longer ends the process. Without another listener, this
+        // thread must.
         if !SAYS.load(Ordering::Relaxed) && !HEARS.load(Ordering::Relaxed) {
             std::process::exit(ExitCode::CTRL_C.number().into());
         }
@@ -93,7 +95,7 @@ pub fn line_or_left(question: impl FnOnce()) -> Option<String> {
     line
 }
 
-/// A window that closes says so twice, and a person who types again has read what was said.
+/// A closing window sends two signals at once; a second one after this time is the user's.
 const INSISTS_AFTER: Duration = Duration::from_secs(1);
 
 impl Left {
@@ -103,11 +105,11 @@ impl Left {
     }
 
     fn channels() -> Self {
-        // A signal that cannot be listened to keeps its default action, which ends us.
+        // A signal without a listener keeps its default action, which ends the process.
         Left { channels: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(|kind| signal(kind).ok()), has_left: false }
     }
 
-    /// Resolves at the next of them, or at one that came since it was last heard.
+    /// Resolves at the next signal, or at one that came since the last call.
     pub async fn heard(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.channels;
         tokio::select! {
@@ -117,10 +119,10 @@ impl Left {
         }
     }
 
-    /// What may be given up without a trace, as long as the user has not gone.
+    /// Runs work that can be given up without a trace, until the user leaves.
     ///
     /// # Errors
-    /// `gone`: the user has; or the work's own.
+    /// `gone` when the user left, or the work's own error.
     pub async fn or_give_up<T>(&mut self, gone: impl Fn() -> Fault, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         if self.has_left {
             return Err(gone());
@@ -132,7 +134,7 @@ impl Left {
         }
     }
 
-    /// What is worth no waiting, as long as the user has not gone; whether it is done.
+    /// Runs work that is not worth a wait, until the user leaves. Returns whether it is done.
     pub async fn unless_heard(&mut self, work: impl Future<Output = ()>) -> bool {
         tokio::select! {
             biased;
@@ -142,8 +144,8 @@ impl Left {
         !self.has_left
     }
 
-    /// What must not be cut in two, because a machine may be bought in the middle of it; and whether the user has gone meanwhile.
-    /// Who insists leaves it as it is: `None`.
+    /// Runs work that must not be interrupted, because it may buy a machine. Returns also whether
+    /// the user left. A second signal gives the work up: `None`.
     pub async fn undisturbed<T>(&mut self, context: &Context, work: impl Future<Output = T>) -> (Option<T>, bool) {
         let mut work = pin!(work);
         let mut heard_at = None;
@@ -165,7 +167,8 @@ impl Left {
     }
 }
 
-/// Raised when the user leaves, for whoever computes and cannot wait for it. Who leaves twice ends the process.
+/// Is set when the user leaves, for code that computes and cannot wait. A second signal ends the
+/// process.
 pub fn raised_when_left() -> Arc<AtomicBool> {
     let raised = Arc::new(AtomicBool::new(false));
     let raises = Arc::clone(&raised);
@@ -185,22 +188,19 @@ pub fn raised_when_left() -> Arc<AtomicBool> {
     raised
 }
 
-/// Before anything was confirmed.
 pub fn left_at_the_question(meaning: &str) -> Fault {
     Fault::new(ExitCode::CTRL_C, "left at the question").meaning(meaning)
 }
 
-/// Before anything of a set was touched.
 pub fn gone_before_a_set() -> Fault {
     Fault::new(ExitCode::CTRL_C, "left before anything was done").meaning("nothing was changed: what runs goes on")
 }
 
-/// Before a job was made.
 pub fn gone_before() -> Fault {
     Fault::new(ExitCode::CTRL_C, "left before the job was made").meaning("nothing was started, and nothing bills")
 }
 
-/// Resolves at Ctrl-C, at SIGTERM from a service manager, and when the terminal goes away.
+/// Resolves at Ctrl-C, at SIGTERM from a service manager, and when the terminal closes.
 pub async fn left() {
     Left::listen().heard().await;
 }

@@ -1,6 +1,7 @@
 //! `--deadline`: a moment, or a span from now, which is fixed when the command line is read.
 //!
-//! Only on the command line: in a file, a span would mean another moment at each reading. What must never live here: the clock.
+//! A job file cannot have a span: it would mean another moment at each reading. Not here: the
+//! clock.
 
 use std::str::FromStr;
 

@@ -1,49 +1,46 @@
-//! Exit codes: the workload's own passes through, the tool's are a named block.
+//! Exit codes: the workload's own, and a named block for the tool.
 //!
-//! `docs/exit-codes.md` lists them for people and a test compares the two. What must never live here: a number without a
-//! name.
+//! `docs/exit-codes.md` lists them, and a test compares the two. Every number here needs a name.
 
 use crate::job::{EndedBecause, ExitStatus};
 
-/// What the process says when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExitCode(u8);
 
 impl ExitCode {
     pub const SUCCESS: ExitCode = ExitCode(0);
-    /// The command line was not understood. Every Unix tool says 2.
+    /// The command line is invalid. Every Unix tool uses 2.
     pub const USAGE: ExitCode = ExitCode(2);
-    // The block from 100 is free of the shell's own codes (126 and up) and rare among programs; SkyPilot uses it too.
+    // Shells use 126 and up, and few programs use codes from 100; SkyPilot uses this block too.
     /// The job file or the configuration has errors; nothing was started.
     pub const FINDINGS: ExitCode = ExitCode(100);
-    /// A job, a file or a record is not there.
+    /// A job, a file or a record is missing.
     pub const NOT_FOUND: ExitCode = ExitCode(101);
-    /// The tool declined: not confirmed, not ours, a secret in the workdir, a newer format.
+    /// The tool refused: unconfirmed, another owner's, a secret in the workdir, a newer format.
     pub const REFUSED: ExitCode = ExitCode(102);
-    /// The job root or the cloud does not answer, or denies.
+    /// The job root or the cloud is unreachable, or denies access.
     pub const UNREACHABLE: ExitCode = ExitCode(103);
-    /// No machine could be had.
+    /// No machine was available.
     pub const LAUNCH_FAILED: ExitCode = ExitCode(104);
     /// The machine is gone and its agent left no outcome, or it was interrupted too often.
     pub const LOST: ExitCode = ExitCode(105);
-    /// The machine was there, but the job could not be prepared on it: preflight or `setup` failed.
+    /// The machine ran, but preflight or `setup` failed.
     pub const PREPARE_FAILED: ExitCode = ExitCode(106);
-    /// Stopped because it was idle or stalled.
     pub const IDLE_OR_STALLED: ExitCode = ExitCode(107);
-    /// Stopped or cancelled by somebody's request.
+    /// Stopped or cancelled at a user's request.
     pub const STOPPED: ExitCode = ExitCode(108);
-    /// A proof failed: a rehearsal did not resume, a machine of the prover did not end by itself.
+    /// A proof failed: a rehearsal did not resume, or a machine kept running.
     pub const NOT_PROVED: ExitCode = ExitCode(109);
-    /// A fault of the tool itself.
+    /// A bug in the tool.
     pub const INTERNAL: ExitCode = ExitCode(110);
-    /// Its workstation may go off, and nothing has shown lately that it ends by itself.
+    /// This workstation may be off, and no recent proof shows that the machine ends by itself.
     pub const UNPROVEN: ExitCode = ExitCode(111);
-    /// Stopped by a limit of the job: run time, budget or deadline. As `timeout(1)` says it.
+    /// Stopped by a limit of the job: run time, budget or deadline. As in `timeout(1)`.
     pub const LIMIT: ExitCode = ExitCode(124);
-    /// Ended by Ctrl-C; an attached job goes on.
+    /// Ended by Ctrl-C; an attached job continues.
     pub const CTRL_C: ExitCode = ExitCode(130);
 
-    /// Every named code, with its name as the documentation has it.
+    /// Every named code, with its name in the documentation.
     pub const ALL: [(ExitCode, &'static str); 16] = [
         (ExitCode::SUCCESS, "success"),
         (ExitCode::USAGE, "usage"),
@@ -67,13 +64,12 @@ impl ExitCode {
         self.0
     }
 
-    /// The workload's own code, as a shell would report it.
     pub fn of_workload(shell_code: i32) -> Self {
-        // A code outside 0..=255 cannot come from a process; it must not turn into success by truncation.
+        // A code outside 0..=255 cannot come from a process; truncation must not make it 0.
         ExitCode(u8::try_from(shell_code).unwrap_or(1))
     }
 
-    /// The code of a whole job: its workload's own where that says why it ended, else the tool's.
+    /// The code of a whole job: its workload's own if that explains the end, else the tool's.
     pub fn of_end(because: EndedBecause, exit: Option<ExitStatus>) -> Self {
         match because {
             EndedBecause::Succeeded => ExitCode::SUCCESS,
@@ -111,7 +107,7 @@ mod tests {
     fn a_failed_job_never_looks_like_success() {
         let codes = [0, 1, 256, -1].map(|code| Some(ExitStatus { code: Some(code), ..ExitStatus::default() }));
         let exits = [&codes[..], &[None, Some(ExitStatus::default()), Some(ExitStatus { signal: Some(0), ..ExitStatus::default() })]].concat();
-        // Serde names all the words that it knows, also those to come.
+        // Serde's error names all known words, also of future variants.
         let unknown = serde_json::from_str::<EndedBecause>("\"?\"").unwrap_err().to_string();
         let all: Vec<EndedBecause> = unknown.split('`').filter_map(EndedBecause::from_word).collect();
         assert!(all.len() >= 18, "{unknown}");

@@ -1,4 +1,4 @@
-//! What a user sees when a verb cannot do its work: what happened, what it means, what to type next.
+//! The report of a failed command: the event, its meaning, and what to type next.
 //!
 //! ```text
 //! error: no offer fits job `llama-ft`: 8 x H100 is not sold in eu-south-1
@@ -6,7 +6,7 @@
 //! hint: add `us-east-2` to `regions`
 //! ```
 //!
-//! With `-o json` the same is one JSON object on stderr. What must never live here: the printing (that is `printer`).
+//! With `-o json` it is one JSON object on stderr. Not here: the printing (`printer`).
 
 use std::error::Error;
 use std::ops::{Deref, DerefMut};
@@ -17,30 +17,27 @@ use crate::cli::ExitCode;
 use crate::job::Finding;
 use crate::wire;
 
-/// One failed command. A box, so that every `Result` of a verb stays small.
+/// One failed command. A box keeps every `Result` small.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Fault(Box<Report>);
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// What happened, naming the thing and the act.
     pub what: String,
-    /// The chain below it, outermost first.
+    /// The error chain, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
-    /// What it means for the job and the bill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meaning: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What is wrong with a file that the user wrote, all of it.
+    /// All errors in a file that the user wrote.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// The file that the findings are about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Faults of the same call that stand beside this one.
+    /// Other faults of the same call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Fault>,
     #[serde(serialize_with = "as_number")]
@@ -61,7 +58,7 @@ impl Fault {
         }))
     }
 
-    /// The error's own text is what happened; its sources are the causes.
+    /// `what` is the error's own text; the causes are its sources.
     pub fn from_error(code: ExitCode, error: &(dyn Error + 'static)) -> Self {
         if let Some(nobody) = wire::NoCredentials::among(error) {
             return Fault::new(code, nobody.to_string()).hint(&nobody.fix);
@@ -71,7 +68,6 @@ impl Fault {
         fault
     }
 
-    /// One more sentence of what it means.
     #[must_use]
     pub fn also(mut self, sentence: impl Into<String>) -> Self {
         let sentence = sentence.into();
@@ -79,7 +75,6 @@ impl Fault {
         self
     }
 
-    /// The error and its sources stand below `what`.
     #[must_use]
     pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
         self.causes.extend(wire::causes(error));
@@ -98,7 +93,7 @@ impl Fault {
         self
     }
 
-    /// The hint where the error itself has brought none.
+    /// The hint, unless the error has one already.
     #[must_use]
     pub fn or_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint.get_or_insert_with(|| hint.into());
@@ -112,7 +107,7 @@ impl Fault {
         self
     }
 
-    /// What happened and why, where there is one line for it.
+    /// The event and its causes in one line.
     pub fn sentence(&self) -> String {
         let causes = self.causes.iter().map(|cause| format!(": {cause}"));
         std::iter::once(self.what.clone()).chain(causes).collect()

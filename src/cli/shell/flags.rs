@@ -1,4 +1,5 @@
-//! A job on the command line: the flags of `run`, `plan`, `rehearse` and `check`, as one more fragment of the job file.
+//! A job on the command line: the flags of `run`, `plan`, `rehearse` and `check` as a fragment of a
+//! job file.
 
 use std::path::PathBuf;
 
@@ -169,10 +170,10 @@ pub struct CheckpointFlags {
 }
 
 impl JobArgs {
-    /// Reads the job as far as it can be read; its errors and warnings are in the result.
+    /// Reads the job as far as possible; its errors and warnings are in the result.
     ///
     /// # Errors
-    /// The file is not there, or cannot be read.
+    /// Fails when the file is missing or unreadable.
     pub fn read(&self, context: &Context) -> Result<Loaded, Fault> {
         let now = context.clock.now();
         let flags = self.fragment(now);
@@ -180,7 +181,6 @@ impl JobArgs {
         Ok(config::read_job(self.file.as_deref(), &inputs)?)
     }
 
-    /// The flags as a fragment of a job file.
     pub fn fragment(&self, now: Timestamp) -> JobFile {
         let flags = &self.flags;
         let env = flags.env.iter().map(|pair| (pair.name.clone(), EnvValue(pair.value.clone()))).collect();
@@ -222,7 +222,7 @@ impl MachineFlags {
             image: self.image.clone(),
             disk: self.disk.clone(),
             market: self.market.clone().or(chosen.map(MarketWord)),
-            // A table of figures is for a file.
+            // Only a job file can have such a table.
             speed: None,
             max_price: self.max_price.clone(),
             fallback_cost: self.fallback_cost.clone(),
@@ -269,10 +269,11 @@ impl CheckpointFlags {
     }
 }
 
-/// A region or an instance type: neither has a comma or a blank in its name, and a variable that is not set is none.
+/// A region or an instance type: names without commas or blanks. An unset variable gives an empty
+/// text.
 ///
 /// # Errors
-/// It is empty, or several.
+/// Fails when it is empty, or more than one name.
 pub fn one_name(text: &str) -> Result<String, String> {
     name_problem(text).map_or_else(|| Ok(text.to_owned()), |problem| Err(format!("{problem}; the flag may be repeated, with one name each")))
 }

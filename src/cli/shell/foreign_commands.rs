@@ -1,11 +1,11 @@
-//! Words that people know from other tools, and the command of ours that each one stands for.
+//! Commands of other tools, and the `lamp` command for each.
 //!
-//! Words that only look, or mean the same, are aliases in `shell::Verb`. A word that ends something, or that has two meanings, runs
-//! nothing: the user gets the command to paste.
+//! Harmless or equal words are aliases in `shell::Verb`. A word that ends something, or has two
+//! meanings, runs nothing: the user gets the command to paste.
 
 use crate::cli::output::printer::shell_word;
 
-/// The commands for a word that is no verb of ours; what followed the word follows them, too.
+/// The commands for an unknown word, with the arguments that followed it.
 pub fn meant(word: &str, rest: &[&str]) -> Option<String> {
     let of_job = |verb: &str| with(verb, rest, "JOB");
     Some(match word {
@@ -26,9 +26,8 @@ pub fn meant(word: &str, rest: &[&str]) -> Option<String> {
     })
 }
 
-/// The command between backticks, as a shell takes it. Flags alone name no job, so that the placeholder stays.
+/// The command in backticks. Without a job among the arguments, the placeholder stays.
 fn with(verb: &str, rest: &[&str], placeholder: &str) -> String {
-    // The value of `-o` is no job.
     let is_value = |at: usize| at > 0 && matches!(rest[at - 1], "-o" | "--output" | "--job-root" | "--color");
     let names_one = rest.iter().enumerate().any(|(at, word)| !word.starts_with('-') && !is_value(at));
     let mut words: Vec<String> = rest.iter().map(|word| shell_word(word)).collect();

@@ -1,4 +1,4 @@
-//! The job root as the verbs see it: opening it, and finding a job by what the user types.
+//! The job root for commands: opening it, and finding the job that the user names.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::wire::{self, AwsSettings, Store, Workstation};
 
 pub use super::job_root_errors::{one_job_only, record_fault, silence, unreached, wish_fault};
 
-/// What to type where there is no job yet.
+/// The hint for an empty job root.
 pub const FIRST_JOB: &str = "`lamp init` writes a job file for the script that is here, `lamp run` runs it; --job-root names another place";
 
-/// Opens the job root of this call, and makes it if it is not there.
+/// Opens the job root of this call, and creates it if it is missing.
 ///
 /// # Errors
-/// When it cannot be used.
+/// Fails when it cannot be used.
 pub async fn open(context: &Context) -> Result<Store, Fault> {
     workstation(context)?.open_root(false).await.map_err(|error| open_fault(context, &error))
 }
 
-/// Opens it for a verb about jobs that are there: a folder that is not there has none, and is not made.
+/// Opens it for a command about existing jobs, without creating a missing folder.
 ///
 /// # Errors
-/// When it cannot be used.
+/// Fails when it cannot be used.
 pub async fn open_existing(context: &Context) -> Result<Store, Fault> {
     workstation(context)?.open_root(true).await.map_err(|error| open_fault(context, &error))
 }
@@ -42,10 +42,10 @@ pub fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
         .hint(format!("the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT", context.job_root_origin))
 }
 
-/// Where this controller stands.
+/// The workstation of this call.
 ///
 /// # Errors
-/// When nothing says where the state folder is.
+/// Fails when the path of the state folder is unknown.
 pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
     if let Some(known) = context.workstation.get() {
         return Ok(known.clone());
@@ -82,17 +82,17 @@ fn aws_settings(context: &Context) -> AwsSettings {
     }
 }
 
-/// The job that the user means: its id, the beginning of one, its name (then the newest of that name), or, without a
-/// word, the newest of all.
+/// The job that the user means: its id, the beginning of one, or the newest with this name. Without
+/// a word, the newest of all.
 ///
 /// # Errors
-/// When there is none, or several begin so.
+/// Fails when there is no match, or several ids begin so.
 pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
     refuse_blank(text)?;
     find_among(store, &listed(store).await?, text).await
 }
 
-/// As [`find`], but without a word a job that is under way comes before those that have ended.
+/// As [`find`], but without a word it prefers a job that is under way.
 ///
 /// # Errors
 /// As [`find`].
@@ -105,7 +105,7 @@ pub async fn find_to_watch(store: &Store, text: Option<&str>) -> Result<JobDir, 
     find_among(store, if open.is_empty() { &jobs } else { &open }, None).await
 }
 
-/// A variable of a script that is not set is no wish for whichever job is there: every id begins with nothing.
+/// An unset variable in a script gives an empty word, which is the beginning of every id.
 fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
     match text {
         Some(text) if text.trim().is_empty() => Err(Fault::new(ExitCode::USAGE, "the name of the job is empty")
@@ -115,7 +115,7 @@ fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
     }
 }
 
-/// One job and no other: its id, the beginning of one, or a name that one job has. For what cannot be taken back.
+/// Exactly one job: its id, the beginning of one, or a unique name. For what cannot be undone.
 ///
 /// # Errors
 /// As [`find`], and when several have that name.
@@ -160,7 +160,7 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
 /// The newest job of any of these names.
 ///
 /// # Errors
-/// When the job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn newest_named(store: &Store, names: &[&str]) -> Result<Option<JobDir>, Fault> {
     let jobs = listed(store).await?;
     let mut meant = Vec::new();
@@ -175,7 +175,7 @@ fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
     jobs.iter().filter(|job| job.as_str().rsplit_once('-').is_some_and(|(of, _)| of == name)).cloned().collect()
 }
 
-/// The same by what the user called it: an id has its capitals and blanks no longer, so that its spec has the word.
+/// The same by the name in the spec: an id has no capitals and blanks.
 async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
     let slug = JobId::slug(name);
     let alike = of_name(jobs, &slug);
@@ -189,24 +189,24 @@ async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
     read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
 }
 
-/// Jobs of this name, where it is no job's id: an id means that job and no other.
+/// Jobs of this name, unless it is the id of one job.
 async fn by_name(store: &Store, jobs: &[JobId], text: &str) -> Vec<JobId> {
     if jobs.iter().any(|job| job.as_str() == text) { Vec::new() } else { named(store, jobs, text).await }
 }
 
-/// Jobs of this name that have not ended, as far as their records can be read.
+/// Unfinished jobs of this name, as far as their records can be read.
 ///
 /// # Errors
-/// When the job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
     Ok(without_receipt(store, named(store, &listed(store).await?, name).await).await)
 }
 
-/// All jobs that have not ended, for a wish to end them; a fault for each of which nobody can read whether it has. One whose spec alone is
-/// gone is among them as long as its machine may run.
+/// All unfinished jobs, to end them; an error for each job whose state cannot be read. A job
+/// without a spec counts while its machine may run.
 ///
 /// # Errors
-/// When the job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn all_under_way(store: &Store) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let read = stream::iter(listed(store).await?).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job);
@@ -223,10 +223,10 @@ pub async fn all_under_way(store: &Store) -> Result<Vec<Result<JobDir, Fault>>, 
     Ok(read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await)
 }
 
-/// All jobs but those that have certainly ended: one that this version cannot read may be open.
+/// All jobs except those that have certainly ended: an unreadable job may be open.
 ///
 /// # Errors
-/// When the job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
     let read = stream::iter(listed(store).await?).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job.clone());
@@ -234,7 +234,7 @@ pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
             (Err(error @ JobDirError::Store(_)), _) | (_, Err(error @ JobDirError::Store(_))) => return Err(record_fault(&error)),
             (Ok(Some(_)), _) | (_, Ok(None)) => false,
             (_, Ok(Some(spec))) => !spec.is_alone(),
-            // What nobody can read nobody can launch; a newer version can.
+            // A damaged spec cannot be launched; a newer version can launch a newer spec.
             (_, Err(error)) => !error.is_damage(),
         };
         Ok(is_open.then_some(job))
@@ -243,10 +243,10 @@ pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
     Ok(read.into_iter().flatten().collect())
 }
 
-/// Whose the machines of a job are, by its newest plan that can be read, and without one by its spec; `None`: neither says it.
+/// The owner of a job's machines, by its newest readable plan, else by its spec. `None`: unknown.
 ///
 /// # Errors
-/// When the job root does not answer.
+/// Fails when the job root is unreachable.
 pub async fn owner_of(dir: &JobDir) -> Result<Option<String>, Fault> {
     for attempt in dir.attempts().await.map_err(|error| record_fault(&error))?.into_iter().rev() {
         match dir.plan(attempt).await {
@@ -261,7 +261,6 @@ pub async fn owner_of(dir: &JobDir) -> Result<Option<String>, Fault> {
     }
 }
 
-/// Receipts that are read at once.
 pub const READS_IN_FLIGHT: usize = 32;
 
 async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
@@ -273,20 +272,20 @@ async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
     read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
 }
 
-/// The job that somebody wants to end or to change: as [`find`], but one that is under way comes before those that have ended,
-/// and of several nobody guesses which.
+/// The job to end or to change. As [`find`], but a job under way is preferred, and several are an
+/// error.
 ///
 /// # Errors
-/// When there is none, or several are under way.
+/// Fails when there is no match, or several are under way.
 pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
     refuse_blank(text)?;
     under_way_among(store, &listed(store).await?, text).await
 }
 
-/// The same of each of these words, by one look at which jobs there are.
+/// The same for each of these words, with one listing.
 ///
 /// # Errors
-/// When the job root does not answer; of a word, as `stop` of one word.
+/// Fails when the job root is unreachable; each word may have its own error.
 pub async fn each_under_way(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let jobs = listed(store).await?;
     let mut found = Vec::new();
@@ -314,11 +313,10 @@ async fn under_way_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> R
     }
 }
 
-/// The job that a wish is for. Refuses one that has ended, and one that this version does not understand: no wish is left
-/// for those.
+/// The spec of the job that a wish is for. A job that has ended or is unreadable gets no wish.
 ///
 /// # Errors
-/// As said, and when the job root does not answer.
+/// Fails for such a job, and when the job root is unreachable.
 pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
     let fault = |error| record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
@@ -336,7 +334,7 @@ pub fn has_ended(dir: &JobDir, ended: &Receipt) -> Fault {
     Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.told()))
 }
 
-/// As [`must_be_under_way`], of a job that has no receipt, as the caller has just seen.
+/// As [`must_be_under_way`], for a job that has no receipt, as the caller has seen.
 ///
 /// # Errors
 /// As there.
@@ -358,7 +356,8 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
             if let Some(gone) = SpecGone::of(dir).await.map_err(fault)? {
                 return Err(gone.fault(dir));
             }
-            // Its code is uploaded before its spec: for so long nobody can tell the one from the other.
+            // The code is uploaded before the spec, so an upload in progress and an aborted one
+            // look the same.
             Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` is being submitted just now, or never was to the end", dir.job()))
                 .meaning("nothing was asked of it; nothing of it runs or bills as long as that is so")
                 .hint("where `lamp run` is at it, ask again in a moment"))
@@ -366,10 +365,8 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
     }
 }
 
-/// So many names are read at a glance.
 const NAMED: usize = 12;
 
-/// So many jobs are meant by a word that should mean one.
 fn say_which<'a>(code: ExitCode, what: &str, jobs: impl ExactSizeIterator<Item = &'a JobId>) -> Fault {
     let fault = Fault::new(code, format!("{} jobs {what}", jobs.len()));
     let more = jobs.len().saturating_sub(NAMED);
@@ -378,7 +375,7 @@ fn say_which<'a>(code: ExitCode, what: &str, jobs: impl ExactSizeIterator<Item =
     fault.hint(format!("say which: {}{more}", names.join(", ")))
 }
 
-/// A schedule of that name without a run. An unreadable schedule counts as none.
+/// The error for the name of a schedule without a run. An unreadable schedule counts as none.
 async fn of_schedule(store: &Store, text: &str) -> Option<Fault> {
     let schedules = jobdir::schedules(store, None).await.ok()?;
     let found = schedules.iter().find(|schedule| schedule.name() == text || format!("{}/{}", schedule.set(), schedule.name()) == text)?;
@@ -392,7 +389,7 @@ fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
     let names = jobs.iter().filter_map(|job| job.as_str().rsplit_once('-')).map(|(name, _)| name);
     match closest(text, jobs.iter().map(JobId::as_str).chain(names)) {
         Some(job) => fault.hint(format!("did you mean `{job}`?")),
-        // Whoever has the whole id has it from somewhere: its records may be gone, and its machine not.
+        // A whole id comes from somewhere: its records may be gone, but not its machine.
         None if text.parse::<JobId>().is_ok() => fault
             .hint("`lamp status` lists the jobs; --job-root names another place; a machine of a job that nobody here knows is named by `lamp sweep`"),
         None => fault.hint("`lamp status` lists the jobs; --job-root names another place"),
@@ -409,7 +406,8 @@ async fn newest(store: &Store, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {
     }
     let mut newest = None;
     for job in jobs {
-        // A folder without a spec is no job yet; a record of a newer version must not hide the others.
+        // A folder without a spec is no job yet; a record of a newer version must not hide the
+        // others.
         let Ok(Some(spec)) = JobDir::new(Arc::clone(store), job.clone()).spec().await else { continue };
         newest = newest.max(Some((spec.created, job.clone())));
     }

@@ -1,6 +1,6 @@
-//! What it means for a verb that the job root did not answer, or that a record cannot be read.
+//! Faults of commands for a silent job root or an unreadable record.
 //!
-//! What must never live here: a read.
+//! Not here: reading.
 
 use std::error::Error;
 
@@ -9,7 +9,6 @@ use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError, RecordError, layout};
 use crate::wire;
 
-/// What an unreadable record or a silent store means for a verb.
 pub fn record_fault(error: &JobDirError) -> Fault {
     match error {
         JobDirError::Record(RecordError::Newer { .. }) => {
@@ -23,9 +22,9 @@ pub fn record_fault(error: &JobDirError) -> Fault {
     }
 }
 
-/// Why one job is left out while the others are told of; `None`: it is the whole job root that does not answer.
+/// Why one job is left out of a list. `None`: the whole job root is unreachable.
 ///
-/// A job root that is a folder has been listed before: what cannot be read after that is this job's own folder.
+/// A folder was listed before, so an error after that is about this job's own folder.
 pub fn one_job_only(dir: &JobDir, error: &JobDirError) -> Option<String> {
     match error {
         JobDirError::Store(_) | JobDirError::Record(_) if dir.store().is_folder() => {
@@ -39,8 +38,7 @@ pub fn one_job_only(dir: &JobDir, error: &JobDirError) -> Option<String> {
     }
 }
 
-/// A job root that refuses or does not answer, with what to look at where that is known. Of a bucket that is not there S3 says a page
-/// of XML; one sentence says it.
+/// S3 reports a missing bucket as a page of XML, which becomes one sentence here.
 pub fn silence(error: &(dyn Error + 'static)) -> Fault {
     let causes = wire::causes(error);
     let Some(page) = causes.iter().find(|cause| cause.contains(NO_BUCKET)) else { return Fault::from_error(ExitCode::UNREACHABLE, error) };
@@ -49,7 +47,7 @@ pub fn silence(error: &(dyn Error + 'static)) -> Fault {
     Fault::new(ExitCode::UNREACHABLE, what).hint(MAKES_BUCKET)
 }
 
-/// What stands between a job of this workstation and its job root, said before anything is packed for it.
+/// Why a local job cannot reach its job root, before anything is packed.
 pub fn unreached(context: &Context, error: &JobDirError) -> Fault {
     let fault = record_fault(error).meaning("nothing was started, and nothing bills");
     let Some(nobody) = wire::NoCredentials::among(error) else { return fault };
@@ -59,16 +57,15 @@ pub fn unreached(context: &Context, error: &JobDirError) -> Fault {
         .hint(format!("{}; or --job-root FOLDER keeps a job of this workstation in a folder, which asks nobody", nobody.fix))
 }
 
-/// S3's word for it.
 const NO_BUCKET: &str = "NoSuchBucket";
 
 const MAKES_BUCKET: &str =
     "`lamp init aws` makes a bucket; else `job_root` in the configuration, LAMP_JOB_ROOT or --job-root says where the jobs are";
 
-/// What it means that nobody has answered a write.
+/// The meaning of a write without an answer.
 const UNSURE: &str = "whether it was written is not known";
 
-/// What it means for a wish that it could not be left.
+/// The fault when a wish could not be written.
 pub fn wish_fault(error: &JobDirError, job: &JobId) -> Fault {
     match error {
         JobDirError::Unsure(_) => record_fault(error)
@@ -78,7 +75,7 @@ pub fn wish_fault(error: &JobDirError, job: &JobId) -> Fault {
     }
 }
 
-/// What to look at where a job root does not answer. Of a bucket in another region S3 says only that it is elsewhere.
+/// For a bucket in another region, S3 says only that it is elsewhere.
 fn way_there(causes: &[String]) -> &'static str {
     let is_elsewhere = |cause: &String| cause.contains("PermanentRedirect") || cause.contains("Received redirect without LOCATION");
     if causes.iter().any(is_elsewhere) {

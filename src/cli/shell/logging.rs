@@ -1,10 +1,11 @@
-//! What the layers below trace, for whoever stands before the terminal.
+//! Traces of lower layers, on the terminal.
 //!
 //! ```text
-//!   a daemon, a function, -v, machines that read   ──> lines of a log: time, level, fields
-//!   a person who typed one command                 ──> `warning:` and the sentence, as everything else that we print
+//!   a daemon, a function, -v, machine output  ──> log lines: time, level, fields
+//!   a person with one command                 ──> `warning:` and the sentence
 //! ```
-//! What must never live here: a decision what is traced.
+//!
+//! Not here: what is traced.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::Printer;
 
-/// Traces go to stderr, our warnings always. What a library warns of comes back to us as an error and is told once, in our
-/// words; its own traces are for those who look for a fault of ours. `person`: the printer that our warnings go through.
+/// A library's warning comes back as an error and is reported once, so its own traces need `-vv`.
+/// `person`: the printer for our warnings.
 pub fn print(verbose: u8, colored: bool, person: Option<Arc<Printer>>) {
     let level = match verbose {
         0 => Level::WARN,
@@ -32,7 +33,7 @@ pub fn print(verbose: u8, colored: bool, person: Option<Arc<Printer>>) {
         Some(printer) => tracing_subscriber::registry().with(InOurVoice(printer)).with(ours).init(),
         None => {
             let printed = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).with_ansi(colored);
-            // Who reads it may go away, and the jobs must be driven all the same.
+            // The reader may close the pipe, but the jobs must still be driven.
             let printed = printed.log_internal_errors(false);
             printed.finish().with(ours).init();
         }
@@ -43,7 +44,7 @@ struct InOurVoice(Arc<Printer>);
 
 impl<S: Subscriber> Layer<S> for InOurVoice {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        // Lower levels are for those who ask for them.
+        // Lower levels need `-v`.
         if *event.metadata().level() > Level::WARN {
             return;
         }
@@ -53,7 +54,6 @@ impl<S: Subscriber> Layer<S> for InOurVoice {
     }
 }
 
-/// The words of one trace.
 #[derive(Debug, Default)]
 struct Said {
     message: String,
@@ -72,7 +72,8 @@ impl Visit for Said {
 }
 
 impl Said {
-    /// The message, and what it is about where it does not say so itself: `cannot clear what is left of it (machine i-1)`.
+    /// The message, and its fields if it does not name them: `cannot clear what is left of it
+    /// (machine i-1)`.
     fn sentence(&self) -> String {
         let mut about = String::new();
         for (name, value) in self.fields.iter().filter(|(_, value)| !self.message.contains(value.as_str())) {

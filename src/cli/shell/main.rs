@@ -1,7 +1,7 @@
-//! From the words of the command line to the verb, and from the verb's end to the process's.
+//! From the command line to the command, and from its end to the exit code.
 //!
-//! No runtime is started for a verb that needs none: `lamp --help` answers in a few milliseconds. What must never live here:
-//! the work of a verb.
+//! Only commands that need a runtime start one: `lamp --help` answers in a few milliseconds. Not
+//! here: the work of a command.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -125,8 +125,8 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Who launches nothing goes on with a configuration that has errors where they do not matter. What a sweep takes for an orphan
-    /// depends on where the jobs are, so it forgives less.
+    /// A command that launches nothing tolerates configuration errors. A sweep tolerates fewer: the
+    /// job root decides which machines are orphans.
     fn forgives(&self) -> Forgives {
         match self {
             Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Completions(_) => {
@@ -139,17 +139,17 @@ impl Verb {
         }
     }
 
-    /// Whether it reads nothing of the current folder: what bills is stopped from anywhere, also from a folder that was removed.
+    /// Whether it reads nothing from the current folder: a machine can be stopped even from a
+    /// deleted folder.
     fn needs_no_folder(&self) -> bool {
         let ends = matches!(self, Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Sweep(_));
         ends || matches!(self, Verb::Status(_) | Verb::Logs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Doctor(_) | Verb::Schedules(_))
     }
 }
 
-/// Parses the command line, runs the verb, and turns its end into the process's.
 pub fn main() -> std::process::ExitCode {
     let words = with_help(with_csv(std::env::args_os().collect()));
-    // The agent has its own, leaner words: on the GPU machine there is no clap.
+    // The agent parses its own arguments: on the GPU machine there is no clap.
     if words.get(1).is_some_and(|verb| verb == "agent") {
         return wire::agent::main(words.into_iter().skip(2).collect(), &["agent"]);
     }
@@ -165,7 +165,7 @@ pub fn main() -> std::process::ExitCode {
     let globals = &cli.globals;
     let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
     let in_our_voice = globals.verbose == 0 && globals.output == Format::Text && !matches!(cli.verb, Verb::Daemon(_));
-    // A daemon that says nothing of what it does is not told from one that does nothing.
+    // A silent daemon looks the same as one that does nothing.
     let tells = u8::from(matches!(cli.verb, Verb::Daemon(_)) && !globals.quiet);
     logging::print(globals.verbose.max(tells), printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
     let context = Context::new(globals, environment, Arc::clone(&printer), cli.verb.forgives(), cli.verb.needs_no_folder());
@@ -177,14 +177,13 @@ pub fn main() -> std::process::ExitCode {
     unless_unwritten(code, &printer).into()
 }
 
-/// Success is not said of output that nobody can read.
 fn unless_unwritten(code: ExitCode, printer: &Printer) -> ExitCode {
     let Some(fault) = printer.unwritten() else { return code };
     printer.fault(&fault);
     if code == ExitCode::SUCCESS { fault.code } else { code }
 }
 
-/// AWS Lambda starts a function's program without a word, and says where it is to be asked what to do.
+/// AWS Lambda starts the program without arguments, and its environment says where to get requests.
 #[cfg(feature = "aws")]
 fn as_a_function(api: &str, environment: &Environment) -> ExitCode {
     let printer = Printer::new(Format::Text, false, ColorChoice::Never, true);
@@ -227,7 +226,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Apply(args) => block_on(unless_left_early(context, gone_before_a_set, apply::run(args, context))),
         Verb::Schedules(args) => block_on(never_silent(context, of_root(context), schedules::run(args, context))),
         Verb::Sweep(args) => block_on(never_silent(context, of_cloud(context), sweep::run(args, context))),
-        // Its words are taken before clap sees them, unless a flag of ours stands before them.
+        // `agent` is handled before clap, unless a global flag comes first.
         Verb::Agent => {
             Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags").hint("write `lamp agent ...`, with its own flags after it"))
         }
@@ -241,17 +240,16 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
 
 fn end_job(args: &stop::Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let verb = stop::run(args, wish, context);
-    // Whoever waits for the end of a job has asked for the silence.
+    // A user who waits for the end of a job expects the silence.
     if args.wait { block_on(verb) } else { block_on(never_silent(context, of_cloud(context), verb)) }
 }
 
-/// Runs an async verb to its end on this thread.
 pub(crate) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start the runtime").because(&error))?.block_on(verb)
 }
 
-/// Help and version are data; anything else is a mistake on the command line, in the voice and format of all faults.
+/// Help and version are data; everything else is a usage error, printed like all faults.
 fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environment) -> ExitCode {
     let format = format_of(words);
     if let Some(fault) = word_of_others(error, words) {
@@ -277,7 +275,7 @@ fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environ
     ExitCode::USAGE
 }
 
-/// The sentence of clap's with the lines that it introduces: the names of what is missing stand there.
+/// Clap's first sentence with the lines after it, which have the names of what is missing.
 fn what_of(text: &str) -> String {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
@@ -285,7 +283,7 @@ fn what_of(text: &str) -> String {
     if named.is_empty() { first.to_owned() } else { format!("{first} {}", named.join(", ")) }
 }
 
-/// `lamp prices --buy`: what only the user knows.
+/// `lamp prices --buy` without a price.
 fn forgotten_sum(error: &clap::Error) -> Option<String> {
     let is_buy = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(name)) if name.starts_with("--buy "));
     let is_missing = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
@@ -294,14 +292,14 @@ fn forgotten_sum(error: &clap::Error) -> Option<String> {
     (is_buy && is_missing).then(|| line.to_owned())
 }
 
-/// `lamp run -- $COMMAND`, and the variable is empty: another job than the one that was meant would run, for its whole length.
+/// `lamp run -- $COMMAND` with an empty variable: it would run another job, to its end.
 fn nothing_after_dashes(verb: &Verb, words: &[OsString]) -> Option<clap::Error> {
     let takes_a_command = matches!(verb, Verb::Run(_) | Verb::Plan(_) | Verb::Check(_) | Verb::Rehearse(_));
     let is_empty = takes_a_command && words.last().is_some_and(|word| word == "--");
     is_empty.then(|| Cli::command().error(ErrorKind::MissingRequiredArgument, "nothing stands after `--`, where the command of the job belongs"))
 }
 
-/// `lamp help`, `lamp help run`, `lamp version`: as most programs have it.
+/// `lamp help`, `lamp help run` and `lamp version`, as in most programs.
 fn with_help(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.len() == 2 && words[1] == "version" {
         words[1] = "--version".into();
@@ -314,7 +312,7 @@ fn with_help(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// `lamp down JOB`: a verb of another tool, answered with ours.
+/// `lamp down JOB`: a command of another tool.
 fn word_of_others(error: &clap::Error, words: &[OsString]) -> Option<Fault> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
@@ -323,13 +321,13 @@ fn word_of_others(error: &clap::Error, words: &[OsString]) -> Option<Fault> {
     Some(Fault::new(ExitCode::USAGE, format!("`{word}` is not a command of lamp")).hint(hint))
 }
 
-/// `lamp run python train.py`: the command of the user's where a job file belongs.
+/// `lamp run python train.py`: the user's command in place of a job file.
 fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
     let at = words.iter().position(|word| ["run", "plan", "check", "rehearse"].contains(word))?;
     let verb = words[at];
     let first = at + 1 + words[at + 1..].iter().position(|word| !word.starts_with('-'))?;
-    // What follows a flag that nobody knows may be its value.
+    // A word after an unknown flag may be its value.
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(unknown)) => words.iter().position(|word| word == unknown),
         _ => None,
@@ -347,7 +345,8 @@ fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     })
 }
 
-/// `-o csv` is a format of `prices` alone, whose rows are all alike: elsewhere clap says what there is.
+/// Only `prices` has `-o csv`, because its rows are all alike. For other commands clap reports the
+/// error.
 fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
     if !words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "prices") {
         return words;
@@ -359,12 +358,12 @@ fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
         let is_first = (word == "-o" || word == "--output") && rest.next_if(|next| next == "csv").is_some();
         if is_whole || is_first { is_csv = true } else { taken.push(word) }
     }
-    // A flag of the verb, so it stands after it.
+    // A flag of the command, so it comes after it.
     taken.extend(is_csv.then(|| OsString::from("--csv")));
     taken
 }
 
-/// The format that was asked for, read without clap because clap has just failed.
+/// The requested format, read without clap because clap has just failed.
 fn format_of(words: &[OsString]) -> Format {
     let words: Vec<_> = words.iter().map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
     let json = words.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json" | "jsonl"]))

@@ -1,4 +1,4 @@
-//! Around every verb: arguments, context, faults, exit codes, Ctrl-C, logging.
+//! Around every command: arguments, context, faults, exit codes, Ctrl-C, logging.
 
 pub(crate) mod args;
 pub(crate) mod completions;

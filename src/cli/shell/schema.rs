@@ -1,4 +1,5 @@
-//! `lamp schema` (hidden): the JSON schema of the files that people write, for `config/schema` and for editors.
+//! `lamp schema` (hidden): the JSON schema of job files and configurations, for `config/schema` and
+//! editors.
 
 use clap::{Args as ClapArgs, ValueEnum};
 

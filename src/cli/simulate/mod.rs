@@ -1,4 +1,4 @@
-//! `lamp simulate` and `lamp replay`: a job in the simulated world, rules over a recording.
+//! `lamp simulate` and `lamp replay`: a job in a simulated world, and rules on a recording.
 
 pub(crate) mod replay_idle;
 pub(crate) mod replay_market;

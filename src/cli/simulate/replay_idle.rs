@@ -1,7 +1,7 @@
-//! `lamp replay idle FILE`: the idle and stall rules over a recorded series, each change of verdict with its numbers.
-//! `lamp replay market` is in `replay_market`.
+//! `lamp replay idle FILE`: the idle and stall rules on a recorded series, each change of verdict
+//! with its numbers. `lamp replay market` is in `replay_market`.
 //!
-//! The rules are the shipped ones; only the clock is the recording's. What must never live here: a rule.
+//! The rules are the shipped ones; only the clock is the recording's. Not here: a rule.
 
 use std::path::PathBuf;
 
@@ -60,7 +60,6 @@ pub struct IdleArgs {
     pub stall_window: Option<Span>,
 }
 
-/// One change of verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     pub t_secs: f64,
@@ -69,21 +68,19 @@ pub struct Change {
     pub verdict: WatchVerdict,
 }
 
-/// What a replay found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
     pub samples: usize,
     /// From the first to the last sample.
     pub secs: f64,
-    /// Whether there was anything for the stall rule to judge.
+    /// Whether the stall rule had anything to judge.
     pub stall_judged: bool,
     pub changes: Vec<Change>,
-    /// How it stood at the end.
     pub last: WatchVerdict,
 }
 
 /// # Errors
-/// A recording cannot be read, or a line of it is broken.
+/// Fails when a recording cannot be read, or has a broken line.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     match &args.rule {
         Rule::Idle(args) => run_idle(args, context),
@@ -115,8 +112,8 @@ impl From<SeriesError> for Fault {
     }
 }
 
-/// Runs both rules over a series. A restart that the stall rule asks for does not happen in a recording, so its ladder
-/// stays on that rung until there is progress.
+/// Runs both rules on a series. A recording cannot restart its job, so the stall rule stays at that
+/// step until there is progress.
 pub fn replay_idle(series: &[Rates], idle: &IdleSpec, stall: &StallSpec) -> Replayed {
     let (mut idle_watch, mut stall_watch) = (IdleWatch::new(idle), StallWatch::new(stall));
     let stall_judged = series.iter().any(has_marks);
@@ -124,7 +121,8 @@ pub fn replay_idle(series: &[Rates], idle: &IdleSpec, stall: &StallSpec) -> Repl
     let mut last = WatchVerdict::new(Standing::Starting, WatchAction::None, "no samples");
     for rates in series {
         let of_idle = idle_watch.step(rates);
-        // In the order of `policy::watch::supervise`: the rungs that only tell stand below an idle verdict.
+        // As in `policy::watch::supervise`: an idle verdict goes before stall steps that only
+        // report.
         let stands = |verdict: &WatchVerdict| {
             verdict.standing == Standing::Stalled && (verdict.action >= WatchAction::Restart || of_idle.standing != Standing::Idle)
         };
@@ -166,7 +164,7 @@ impl IdleArgs {
 }
 
 impl Change {
-    /// The stable form: one flat object, numbers beside the words.
+    /// The stable form: one flat object with words and numbers.
     pub fn to_json(&self) -> Value {
         let mut object = Map::from_iter([
             ("t_seconds".to_owned(), json!(self.t_secs)),
@@ -187,7 +185,6 @@ impl Change {
 }
 
 impl Replayed {
-    /// The first moment at which a rule would have ended the job.
     pub fn first_stop(&self) -> Option<&Change> {
         self.changes.iter().find(|change| change.verdict.action == WatchAction::Stop)
     }
@@ -204,7 +201,7 @@ impl Replayed {
         })
     }
 
-    /// What people see: a line for each change, then the sum of it.
+    /// For people: a line for each change, then a summary.
     fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.changes.iter().map(Change::line).collect();
         let stop = match self.first_stop() {
@@ -218,7 +215,7 @@ impl Replayed {
     }
 }
 
-/// The four words that other programs know. To write down where a job hangs is a rung that only tells.
+/// The four words that other programs know. Recording the stacks counts as `notify`.
 fn action_word(action: WatchAction) -> &'static str {
     match action {
         WatchAction::None => "none",
@@ -232,7 +229,6 @@ fn word(value: impl Serialize) -> Value {
     serde_json::to_value(value).expect("a plain enum has a word")
 }
 
-/// Hours, minutes and seconds since the series began.
 fn clock(secs: f64) -> String {
     let secs = secs.max(0.0).round() as u64;
     format!("{}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)

@@ -1,12 +1,15 @@
-//! `lamp replay market --stdio`: the market rule asked tick by tick from another program, one JSON object a line.
+//! `lamp replay market --stdio`: another program asks the market rule tick by tick, one JSON object
+//! a line.
 //!
 //! ```text
-//!   {"tick":0,"elapsed":0,"tick_seconds":600,"has_spot":true,"remaining":172800,"deadline":187200,"overhead":720,
-//!    "overhead_left":0,"current":"none","price_spot":0.97,"price_on_demand":3.06}      ->  spot | on_demand | none
+//!   {"tick":0,"elapsed":0,"tick_seconds":600,"has_spot":true,"remaining":172800,"deadline":187200,
+//!    "overhead":720,"overhead_left":0,"current":"none","price_spot":0.97,"price_on_demand":3.06}
+//!       ->  spot | on_demand | none
 //! ```
-//! Seconds and dollars per hour; other fields are ignored; tick 0 begins a run, and nothing of the run before is kept, since
-//! nobody says that it was the same zone. `has_spot: null` means that nobody could tell. With `-o jsonl` the answer is the
-//! verdict with its reason and numbers. What must never live here: a rule.
+//!
+//! Seconds and dollars per hour; other fields are ignored. Tick 0 begins a run and forgets the run
+//! before, which may be from another zone. `has_spot: null` means unknown. With `-o jsonl` the
+//! answer is the verdict with its reason and numbers. Not here: a rule.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -53,7 +56,7 @@ struct Question {
     current: Current,
     price_spot: f64,
     price_on_demand: f64,
-    /// Work that is lost when spot goes.
+    /// Work that an interruption loses.
     #[serde(default)]
     unsaved: f64,
     /// Nothing is saved, and `unsaved` is all of the job's work.
@@ -70,7 +73,7 @@ enum Current {
 }
 
 /// # Errors
-/// A line is no question; the lines before it are answered.
+/// Fails on a line that is not a question; the lines before it are answered.
 pub fn run(_: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (mut watch, mut last_elapsed) = (MarketWatch::default(), 0.0);
     for (number, line) in std::io::stdin().lock().lines().enumerate() {
@@ -110,7 +113,7 @@ fn word(verdict: &MarketVerdict) -> &'static str {
 }
 
 impl Question {
-    /// A number that is no length of time or no price is refused.
+    /// Refuses numbers that are not a valid time or price.
     fn facts(&self, last_elapsed: f64) -> Result<MarketFacts, Box<dyn std::error::Error>> {
         let span = |secs: f64| Duration::try_from_secs_f64(secs);
         let price = |name: &str, dollars: f64| {

@@ -1,10 +1,12 @@
-//! `lamp simulate`: the user's own job on recorded or drawn courses of spot capacity: cost, finish, interruptions, lost work.
+//! `lamp simulate`: plays the user's job on recorded or drawn courses of spot capacity. Shows cost,
+//! finish, interruptions and lost work.
 //!
 //! ```text
-//!   job, prices, courses ──> simulate_world: the shipped controller and agent in a false world ──┐
-//!                       └──> --quick: policy::market::replay, the choice of the market alone ────────┴──> Ran ──> simulate_text
+//!   job, prices, courses ──> simulate::world: the shipped controller and agent ──┐
+//!                       └──> --quick: policy::market::replay, the choice alone ──┴──> simulate::text
 //! ```
-//! Starts nothing. What must never live here: a rule, or how it is shown (`simulate::text`).
+//!
+//! Starts nothing. Not here: a rule, or how it is shown (`simulate::text`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,7 +83,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// The job has errors or does not say how much work it is, a recording is none, or no prices are known.
+/// Fails when the job has errors or gives no work, a recording is invalid, or prices are unknown.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let Prepared { loaded, .. } = args.job.prepare_unbought(context)?;
     let mut spec = submission::spec(context, &loaded);
@@ -115,7 +117,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let code = match rows.iter().any(|row| row.usd.is_some()) {
         _ if is_cut => ExitCode::CTRL_C,
         true => ExitCode::SUCCESS,
-        // A script that asks before it buys is to hear it.
+        // A script that asks before it buys needs this exit code.
         false => ExitCode::FINDINGS,
     };
     let from = source(args, &pool, &traces);
@@ -156,16 +158,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(code)
 }
 
-/// The time that the saves of a job take.
 struct Saves {
-    /// Seconds of each.
     each: f64,
     interval: Span,
     measured_by: String,
 }
 
 impl Saves {
-    /// `None`: the job root holds no measured save of this name.
+    /// `None`: the job root has no measured save of this name.
     async fn measured(context: &Context, spec: &ResolvedSpec) -> Option<Saves> {
         let interval = spec.spec.checkpoint.as_ref()?.interval;
         let measured = checkpoint_cadence::ever_measured(&job_root::open_existing(context).await.ok()?, spec).await?;
@@ -173,12 +173,12 @@ impl Saves {
         (interval > Span::ZERO).then(|| Saves { each, interval, measured_by: measured_by.to_owned() })
     }
 
-    /// How much longer the work takes.
+    /// The factor by which saves make the work longer.
     fn stretch(&self) -> f64 {
         1.0 + self.each / self.interval.duration().as_secs_f64()
     }
 
-    /// `None`: they take less than a thousandth of it.
+    /// `None`: less than a thousandth of the work.
     fn sentence(&self) -> Option<String> {
         let Saves { each, interval, measured_by } = self;
         let share = (self.stretch() - 1.0) * 100.0;
@@ -188,7 +188,6 @@ impl Saves {
     }
 }
 
-/// What a job is played with.
 struct Played<'a> {
     play: &'a Play,
     pool: &'a Pool,
@@ -219,7 +218,7 @@ fn hours(time: Duration) -> f64 {
     time.as_secs_f64() / 3600.0
 }
 
-/// The job as it is played, what is known of its pool, and a limit that it cannot keep whatever the market does.
+/// The job as it is played, its pool, and a limit that it cannot keep on any market.
 struct Given {
     play: Play,
     pool: Pool,
@@ -232,7 +231,7 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Optio
         (Some(spot), Some(on_demand)) => {
             Known { spot: spot.0, spot_most: None, on_demand: on_demand.0, extras: None, speed: 1.0, pool: Pool::new("", "") }
         }
-        // A missing account is no reason not to play.
+        // Without an account, the user can still give both prices.
         _ => prices(context, spec).await.map_err(|fault| {
             let fault = match &fault.hint {
                 Some(_) if fault.code != ExitCode::UNREACHABLE => fault,
@@ -268,7 +267,7 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Optio
         on_demand,
         limits: PlayLimits { spot_most, ..PlayLimits::of(&spec.spec) },
     };
-    // Of the markets that are shown, on the one that pays less for an hour: what is out of reach there is so on the other too.
+    // On the cheapest of the shown markets: a limit that is too tight there is too tight on all.
     let spot_hour = spot_most.unwrap_or(spot);
     let hours_cost = match named {
         Some(MarketChoice::OnDemand) => [on_demand; 2],
@@ -277,20 +276,20 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Optio
     };
     let is_taken = named != Some(MarketChoice::OnDemand);
     let mut bought = Spec { machine: MachineSpec { cloud: Cloud::Aws, ..spec.spec.machine.clone() }, ..spec.spec.clone() };
-    // Of recorded prices nobody knows which hours are paid.
+    // With recorded prices, the paid hours are unknown.
     bought.limits.budget = bought.limits.budget.filter(|_| args.prices.is_none());
     let out_of_reach =
         OutOfReach::by_the_hour(&bought, &Standing { start: hours(play.start), ..standing }, (hours_cost, is_taken), speed, context.clock.now());
     Ok(Given { play: play.bounded(), pool, extras, out_of_reach })
 }
 
-/// With what is missing beside it: whoever mends the one is not to be told of the other only then.
+/// Adds what else is missing, so that the user can fix both at once.
 fn also(fault: Fault, missing: &Fault) -> Fault {
     let hints: Vec<String> = fault.hint.iter().chain(&missing.hint).cloned().collect();
     fault.also(&missing.what).hint(hints.join("; and "))
 }
 
-/// What makes it playable without a cloud.
+/// The hint to play without a cloud.
 const BOTH: &str = "give both prices, and no cloud is asked: --spot-price 0.4 --on-demand-price 1.2";
 
 fn work(spec: &Spec) -> Result<Duration, Fault> {
@@ -298,13 +297,13 @@ fn work(spec: &Spec) -> Result<Duration, Fault> {
     spec.limits.work.map(Span::duration).filter(|work| *work > Duration::ZERO).ok_or_else(missing)
 }
 
-/// What is known of prices and of the pool; what an hour costs is all in.
+/// The known prices and pool; hourly prices include disk and address.
 struct Known {
     spot: UsdPerHour,
-    /// With its bid; `None`: nobody says.
+    /// With its bid; `None`: unknown.
     spot_most: Option<UsdPerHour>,
     on_demand: UsdPerHour,
-    /// What of it stands beside the machine.
+    /// The part of the hourly price besides the machine.
     extras: Option<UsdPerHour>,
     speed: f64,
     pool: Pool,
@@ -339,7 +338,7 @@ impl From<PriceCourseError> for Fault {
     }
 }
 
-/// All runs of one market, by its choice alone.
+/// All runs on one market, by the market choice alone.
 fn runs(times: u32, play: &Play, goes: Goes, pool: &Pool, traces: &[CapacityTrace]) -> Vec<Ran> {
     if traces.is_empty() {
         return forecast::drawn(play, goes, &pool.spells, times);
@@ -351,7 +350,7 @@ fn runs(times: u32, play: &Play, goes: Goes, pool: &Pool, traces: &[CapacityTrac
         let watch = planned(&play, &pool.spells);
         let starts = (0..each).map(|n| n * trace.there.len() / each);
         ran.extend(starts.map(|start| {
-            // A recording goes round: a job may be longer than what is left of it.
+            // A recording starts again at its end: a job may be longer than the rest of it.
             let mut course = trace.there.iter().cycle().skip(start);
             play_once(&play, goes, &watch, || course.next().copied().unwrap_or(false))
         }));

@@ -1,7 +1,7 @@
-//! What `lamp simulate` shows of its runs: a table, a plot of marks, and a legend for both.
+//! The output of `lamp simulate`: a table, a plot of marks, and a legend for both.
 //!
-//! What a job costs and when it ends is told of the runs that finished: one that never found a machine is not a cheap one.
-//! What must never live here: the playing (`policy::market::replay`).
+//! Cost and finish are for finished runs only: a run without a machine is not cheap. Not here: the
+//! playing (`policy::market::replay`).
 
 use std::time::Duration;
 
@@ -13,47 +13,47 @@ use crate::job::MarketChoice;
 use crate::market::Span;
 use crate::policy::market::replay::{Play, Ran, Spread, Unfinished};
 
-/// One market's runs, for people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub market: &'static str,
-    /// Of the runs that finished; `null`: none did.
+    /// Over the runs that finished; `null` when there are none.
     pub usd: Option<Spread>,
     pub finish_hours: Option<Spread>,
-    /// Where that time goes; `null` likewise.
+    /// The parts of that time; `null` likewise.
     pub finish_parts: Option<Parts>,
     /// Ended by a limit, or given up.
     pub unfinished_share: f64,
-    /// What those have cost, on the mean.
+    /// The mean cost of those.
     pub usd_unfinished: Option<f64>,
-    /// Of all runs, those that missed a deadline.
+    /// The share of all runs that missed a deadline.
     pub late_share: f64,
-    /// Those that a machine's longest run time ended, and those that the budget did.
+    /// The shares of runs that the longest run time and the budget ended.
     pub over_run_time_share: f64,
     pub over_budget_share: f64,
     pub interruptions: f64,
     pub lost_hours: f64,
     pub on_demand_hours: f64,
     pub starts: f64,
-    /// Of the runs that finished, in order.
+    /// Over the runs that finished, sorted.
     #[serde(skip)]
     costs: Vec<f64>,
     #[serde(skip)]
     runs: usize,
-    /// How many did not, by what ended them.
+    /// The number of unfinished runs, by cause.
     #[serde(skip)]
     ended: Vec<(Unfinished, usize)>,
 }
 
-/// Where the time to the end goes, on the mean of the runs that finished: together it is the mean of `finish_hours`.
+/// The parts of the time to the end, as means over the finished runs. Their sum is the mean of
+/// `finish_hours`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Parts {
     pub work_hours: f64,
-    /// Of work that was done again.
+    /// Work that was done again.
     pub lost_hours: f64,
-    /// In which a machine was there and did neither: its start, its saves, its end.
+    /// Time of a machine without work: its start, its saves, its end.
     pub start_hours: f64,
-    /// In which there was none.
+    /// Time without a machine.
     pub waiting_hours: f64,
 }
 
@@ -81,11 +81,10 @@ impl Parts {
     }
 }
 
-/// In the order in which they are told.
 const UNFINISHED: [Unfinished; 5] = [Unfinished::Deadline, Unfinished::RunTime, Unfinished::Budget, Unfinished::GivenUp, Unfinished::Otherwise];
 
 impl Row {
-    /// `work`: how much of it the job is.
+    /// `work`: how much the job has.
     pub fn of(market: MarketChoice, ran: &[Ran], work: Duration) -> Row {
         let mean = |number: fn(&Ran) -> f64| ran.iter().map(number).sum::<f64>() / ran.len() as f64;
         let finished = || ran.iter().filter(|ran| ran.unfinished.is_none());
@@ -133,13 +132,12 @@ impl Row {
         ]
     }
 
-    /// The share of the runs that did not finish, why, and what they cost all the same.
     fn unfinished(&self, play: &Play) -> Option<String> {
         let (usd, of) = (self.usd_unfinished?, self.runs);
-        // A moment of the command line is some instants nearer by now.
+        // Rounded: a moment from the command line is slightly nearer by now.
         let span = |time: Duration| Span::from_secs((time.as_secs_f64() / 60.0).round() as u64 * 60);
         let why = |by: Unfinished| match by {
-            // What the last save and the power-off take of it is not time to work.
+            // The last save and the power-off are not time to work.
             Unfinished::Deadline => match span(play.deadline.unwrap_or_default()) {
                 Span::ZERO => "were ended unfinished by the deadline, which leaves no time for more than the last save".to_owned(),
                 left => format!("were ended unfinished by the deadline, for which the last save begins {left} from now"),
@@ -156,7 +154,7 @@ impl Row {
 
 const HEADINGS: [&str; 10] = ["market", "usd mean", "usd p50", "usd p95", "ends p50", "ends p95", "finished", "interrupted", "lost", "on demand"];
 
-/// What goes first where the terminal is narrow; `-o json` has all.
+/// Columns that a narrow terminal drops first; `-o json` has all.
 const GIVE: Give<'_> = Give { cut: &[], go: &[2, 8, 7, 9, 5, 3] };
 
 pub fn table(rows: &[Row], width: Option<usize>) -> String {
@@ -164,7 +162,6 @@ pub fn table(rows: &[Row], width: Option<usize>) -> String {
     render_within(width, &HEADINGS, &cells, &[1, 2, 3, 4, 5, 6, 7, 8, 9], GIVE)
 }
 
-/// What the columns mean, and what became of the runs that are not in them.
 pub fn legend(rows: &[Row], play: &Play) -> Vec<String> {
     let mut lines = vec![
         "usd and ends (hours from now) are of the runs that finished: half of them stay within p50, 19 of 20 within p95".to_owned(),
@@ -176,18 +173,18 @@ pub fn legend(rows: &[Row], play: &Play) -> Vec<String> {
     lines
 }
 
-/// Columns of the marks where nobody looks at a terminal, and at most; a wider plot shows nothing more.
+/// The widest plot, also without a terminal; more columns show nothing more.
 const WIDTH: usize = 64;
-/// Below this marks fall on each other whatever they say.
+/// Below this, all marks overlap.
 const WIDTH_MIN: usize = 20;
 
-/// The border, the percentage and the gap before the marks.
 const LABEL: usize = 6;
 
-/// Where marks of several markets fall together.
+/// Marks of several markets at one place.
 const SEVERAL: char = '*';
 
-/// For each tenth of the runs, the dollars that it finished for: one letter for each market, further left is cheaper.
+/// For each tenth of the runs, the dollars within which they finished: one letter for each market,
+/// cheaper to the left.
 pub fn plot(rows: &[Row], width: Option<usize>) -> String {
     let most = rows.iter().filter_map(|row| row.costs.last()).fold(0.0, |most: f64, usd| most.max(*usd));
     if most <= 0.0 {
@@ -203,7 +200,7 @@ pub fn plot(rows: &[Row], width: Option<usize>) -> String {
     let marks = |tenth: usize| {
         let mut line = vec![' '; width];
         for row in rows {
-            // So many runs finished for no more than this one.
+            // This many runs finished for at most this cost.
             let Some(usd) = (row.runs * tenth).div_ceil(10).checked_sub(1).and_then(|at| row.costs.get(at)) else { continue };
             let at = ((width - 1) as f64 * usd / most).round() as usize;
             line[at] = if line[at] == ' ' { row.letter() } else { SEVERAL };
@@ -305,7 +302,7 @@ mod tests {
     #[test]
     fn the_time_to_the_end_is_told_in_its_parts() {
         let waited = Ran { finish_hours: 26.5, lost_hours: 0.75, ..ran(20.0, None) };
-        // What did not finish has no end, and no part in it.
+        // An unfinished run has no end.
         let row = Row::of(MarketChoice::Spot, &[ran(20.0, None), waited, ran(9.0, Some(Unfinished::Budget))], WORK);
         let parts = row.finish_parts.unwrap();
         assert_eq!(parts, Parts { work_hours: 20.0, lost_hours: 0.5, start_hours: 0.5, waiting_hours: 3.5 });

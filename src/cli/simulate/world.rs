@@ -1,10 +1,12 @@
-//! `lamp simulate` in the false world: the shipped controller and agent live the job through, many times.
+//! `lamp simulate` in a simulated world: the shipped controller and agent run the job many times.
 //!
 //! ```text
-//!   --trace, or courses drawn from the law of the pool ──┐
-//!   --prices, or the price of now ───────────────────────┼──> one world a run and market (wire::simulator) ──> Ran
+//!   --trace, or courses drawn for the pool ──┐
+//!   --prices, or the current price ──────────┼──> one world for each run and market ──> Ran
 //! ```
-//! What must never live here: the playing of the choice alone (`policy::market::replay`), or how either is shown (`simulate::text`).
+//!
+//! Not here: the market choice alone (`policy::market::replay`), or how either is shown
+//! (`simulate::text`).
 
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -25,26 +27,24 @@ use crate::policy::market::replay::{Drawn, Goes, Play, Ran, Unfinished};
 use crate::wire::simulator::{Course, Lived, OwnJob, PriceRound, live_all};
 use crate::wire::{CapacityTrace, Clock};
 
-/// Hours of work that are lived through in one market where nobody says how often: about half a minute of two processors for all
-/// three, of which the waiting for capacity is the most. Fewer runs show no spread, and more are waited for; `--runs` says otherwise.
+/// All three markets take about half a minute of two processors, mostly waiting for capacity. Fewer
+/// runs show no spread; more take too long.
 const HOURS_LIVED: f64 = 200.0;
 const RUNS: (u32, u32) = (10, 40);
 
-/// Longer work is minutes of playing, whatever the number of runs.
+/// Longer work takes minutes, whatever the number of runs.
 const LONG: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// How many worlds of a job are worth their time.
 pub fn courses(play: &Play) -> u32 {
     let hours = (play.work + play.start).as_secs_f64() / 3600.0;
     ((HOURS_LIVED / hours) as u32).clamp(RUNS.0, RUNS.1)
 }
 
-/// What the worlds are made of.
 pub struct Worlds<'a> {
     pub spec: &'a ResolvedSpec,
     pub play: &'a Play,
     pub pool: &'a Pool,
-    /// What of its prices stands beside the machine; `None`: nobody knows.
+    /// The part of its prices besides the machine; `None`: unknown.
     pub extras: Option<UsdPerHour>,
     pub traces: &'a [CapacityTrace],
     pub prices: Option<&'a Arc<PriceRound>>,
@@ -52,22 +52,21 @@ pub struct Worlds<'a> {
     pub now: Timestamp,
 }
 
-/// What came of it.
 pub struct Played {
     /// By market, in their order, each on the same courses.
     pub ran: Vec<Vec<Ran>>,
-    /// On how many courses it was lived through in every market, and on how many it was to be: of several recordings each is played as
+    /// Courses completed in every market, and courses planned. All recordings are played equally
     /// often.
     pub courses: (u32, u32),
-    /// Somebody has left before the last.
+    /// The user left before the last one.
     pub is_cut: bool,
-    /// Worlds that were lived through, of whichever course.
     pub lived: usize,
-    /// The first law of each world that lamp broke: mistakes of lamp's own.
+    /// The first law that `lamp` broke in each world: bugs of `lamp`.
     pub broken: Vec<String>,
 }
 
-/// All runs of some markets. Who leaves in the middle has those courses that were lived through in every market.
+/// All runs of some markets. If the user leaves, only courses that are complete in every market
+/// count.
 pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Context) -> Played {
     let courses = spread(worlds.courses());
     let Worlds { spec, play, now, .. } = *worlds;
@@ -95,7 +94,7 @@ pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Con
     Played { ran, courses: (number(whole.len()), number(courses.len())), is_cut: whole.len() < courses.len(), lived: alone, broken }
 }
 
-/// Those courses that were lived through in every market.
+/// The courses that are complete in every market.
 fn whole(lived: Vec<Option<Lived>>, markets: usize) -> Vec<Vec<Lived>> {
     let mut lived = lived.into_iter();
     std::iter::from_fn(|| Some(lived.by_ref().take(markets).collect::<Vec<_>>()).filter(|course| !course.is_empty()))
@@ -103,11 +102,10 @@ fn whole(lived: Vec<Option<Lived>>, markets: usize) -> Vec<Vec<Lived>> {
         .collect()
 }
 
-/// With the number of each, from 1, in an order in which the first few lie as far from one another as all do: they may be all that is
-/// lived through.
+/// Ordered so that the first few are far apart: the user may leave before the rest.
 fn spread<T: Clone>(courses: Vec<T>) -> Vec<(u64, T)> {
     let many = courses.len();
-    // Two strides that share nothing with it would do; the golden one leaves no gap long.
+    // Any stride without a common divisor works; the golden ratio keeps all gaps short.
     let shares = |stride: usize| (2..=stride).any(|by| stride.is_multiple_of(by) && many.is_multiple_of(by));
     let stride = ((many as f64 * 0.618).round() as usize..).find(|stride| !shares(*stride)).unwrap_or(1);
     (0..many).map(|at| at * stride % many).map(|at| (at as u64 + 1, courses[at].clone())).collect()
@@ -121,7 +119,7 @@ impl Worlds<'_> {
         if self.traces.is_empty() {
             let looks = (self.play.given_up_after().as_secs_f64() / self.play.tick.as_secs_f64()).ceil() as usize;
             let drawn = |run: usize| {
-                // Those of the choice alone have the same seeds.
+                // The same seeds as for the market choice alone.
                 let mut course = Drawn::new(run as u64 + 1, &self.pool.spells, self.play.tick);
                 let there = (0..looks).map(|_| course.step()).collect();
                 Course { tick: self.play.tick, there, first: 0, prices: self.prices.cloned(), begins: self.begins(share(run, times), None) }
@@ -138,13 +136,13 @@ impl Worlds<'_> {
         shared.flat_map(|(trace, there)| (0..each).map(move |run| begun(trace, Arc::clone(&there), run))).collect()
     }
 
-    /// With which moment of the recorded prices a world begins: at some share of them, or so long after the first.
+    /// Where in the recorded prices a world begins: at a share of them, or `after` the first one.
     fn begins(&self, share: f64, after: Option<Duration>) -> Duration {
         self.prices.map_or(Duration::ZERO, |prices| after.unwrap_or_else(|| prices.length().mul_f64(share)))
     }
 }
 
-/// What the table does not say: another end than those of the limits, and what no world should ever show.
+/// Prints what the table leaves out: ends by other causes, and broken laws.
 fn tell(context: &Context, markets: &[(MarketChoice, Goes)], courses: &[Vec<Lived>], broken: &[String]) {
     for (at, (market, _)) in markets.iter().enumerate() {
         let otherwise = courses.iter().map(|lived| &lived[at]).filter(|one| one.ran.unfinished == Some(Unfinished::Otherwise));
@@ -161,7 +159,7 @@ fn tell(context: &Context, markets: &[(MarketChoice, Goes)], courses: &[Vec<Live
     }
 }
 
-/// The first law that was broken in a world, in words; `None`: it was none.
+/// The first law that was broken in a world; `None`: all held.
 fn broken(lived: &Lived) -> Option<String> {
     lived.violations.first().map(|violation| format!("law {}, after {} s: {}", violation.law, violation.at_secs, violation.what))
 }
@@ -174,33 +172,28 @@ pub fn word(market: MarketChoice) -> &'static str {
     }
 }
 
-/// How far it is, for whoever waits longer than a second.
 struct Shown<'a> {
     printer: &'a Printer,
     of: usize,
     began: Duration,
     clock: &'a Clock,
-    /// How wide the terminal is; `None`: it is none.
+    /// The width of the terminal; `None`: there is none.
     width: Option<usize>,
     far: Mutex<Reckoned>,
 }
 
-/// What the picture is made of.
 #[derive(Default)]
 struct Reckoned {
-    /// In which tenth of a second it was last shown.
+    /// The tenth of a second when it was last shown.
     tenth: u128,
     done: usize,
-    /// When the last world was done.
     at: Duration,
-    /// When the last line was written, where each is one of its own.
     line: Duration,
 }
 
 impl Reckoned {
-    /// At this moment, of so many worlds.
     fn text(&self, took: Duration, of: usize) -> String {
-        // As fast as so far; of a world that is not over nobody knows how long it goes on.
+        // At the speed so far; the length of an unfinished world is unknown.
         let whole = self.at.mul_f64(of as f64 / self.done.max(1) as f64);
         let left = match whole.saturating_sub(took).as_secs() {
             _ if self.done == 0 => String::new(),
@@ -210,13 +203,13 @@ impl Reckoned {
     }
 }
 
-/// Whoever waits longer than this wants to see something.
+/// Progress is shown after this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Between two pictures, milliseconds.
+/// Milliseconds between two updates.
 const TENTH: u128 = 100;
 
-/// Between two lines where there is no terminal to draw on.
+/// Between two lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
 impl<'a> Shown<'a> {
@@ -259,7 +252,6 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Where a terminal does not say how wide it is.
 const NARROW: usize = 40;
 
 #[cfg(test)]

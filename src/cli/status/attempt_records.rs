@@ -1,7 +1,7 @@
-//! The records of a job's attempts, as a command reads them: without what only a controller watches.
+//! The records of a job's attempts as a command reads them, without what only a controller watches.
 //!
-//! A job that waits for room asks place after place, and has hundreds of attempts: a few are read at once. What must never live here: what
-//! is said of them.
+//! A job that waits for capacity has hundreds of attempts, so only a few are read in parallel. Not
+//! here: what is said about them.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal, Watched};
 
-/// Attempts that are read at once, two objects each: of a job with hundreds more would take more connections than a process may have.
+/// Attempts that are read in parallel, with two objects each. All of hundreds would exceed a
+/// process's connections.
 const READS_IN_FLIGHT: usize = 16;
 
 /// # Errors
-/// When the store does not answer, or a later version wrote a record.
+/// Fails when the store is unreachable, or a later version wrote a record.
 pub async fn attempts_of(dir: &JobDir, numbers: Vec<AttemptNo>) -> Result<Vec<AttemptFacts>, JobDirError> {
     let read = stream::iter(numbers).map(|number| attempt(dir, number)).buffered(READS_IN_FLIGHT);
     read.try_filter_map(|attempt| async { Ok(attempt) }).try_collect().await

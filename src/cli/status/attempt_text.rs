@@ -1,10 +1,10 @@
-//! What a job has moved to, and why: said when a new attempt begins, so that nobody pays for a machine that nobody named.
+//! Where a job has moved, and why: shown when a new attempt begins, since it may cost more.
 
 use crate::cli::plan::text::times;
 use crate::policy::lifecycle::reconcile::{AttemptFacts, history};
 use crate::policy::lifecycle::relaunch;
 
-/// Of an attempt that follows on others; `None`: it is the first, or it has ended.
+/// For an attempt after others; `None`: it is the first, or has ended.
 pub fn moved(attempts: &[AttemptFacts]) -> Option<String> {
     let (last, before) = attempts.split_last().filter(|(last, _)| last.settled.is_none())?;
     let first = before.first()?;
@@ -21,7 +21,7 @@ pub fn moved(attempts: &[AttemptFacts]) -> Option<String> {
     Some(format!("attempt {}: {}, {}{why}{dearer}", last.plan.attempt.number(), offer.describe(), offer.price))
 }
 
-/// Why the attempt before the one under way ended, in a line; `None`: there is none before it, or the last has ended too.
+/// Why the attempt before the current one ended; `None`: there is none, or the last has ended too.
 pub fn before(attempts: &[AttemptFacts]) -> Option<String> {
     let (_, before) = attempts.split_last().filter(|(last, _)| last.settled.is_none())?;
     let record = history(before).pop()?;

@@ -1,6 +1,7 @@
-//! The most that a job can cost, from its records alone: its attempts so far, and the whole of it; and when its machine ends.
+//! The highest cost of a job from its records: of its attempts so far, and of the whole job. Also
+//! when its machine ends.
 //!
-//! What must never live here: what it has cost (`summary`), a plan (`policy::purchase::placement`).
+//! Not here: what it has cost (`summary`), and a plan (`policy::purchase::placement`).
 
 use jiff::Timestamp;
 
@@ -11,13 +12,13 @@ use crate::policy::Wishes;
 use crate::policy::lifecycle::reconcile::AttemptFacts;
 use crate::policy::purchase::hard_end::{DRAIN_ALLOWANCE, Terms};
 
-/// What the limits of a job bound.
+/// The scope of a job's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
     Nothing,
-    /// A run time begins anew with each machine.
+    /// A run time begins again with each machine.
     EachMachine,
-    /// A budget or a deadline is of the whole job.
+    /// A budget or a deadline applies to the whole job.
     Job,
 }
 
@@ -31,15 +32,15 @@ impl Limited {
     }
 }
 
-/// The most that the whole job can cost, with every machine that may follow on the last; `None`: nothing bounds it, nothing is
-/// planned yet, or somebody has moved its deadline.
+/// With all machines that may follow. `None`: it is unlimited, nothing is planned yet, or its
+/// deadline was extended.
 pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Usd> {
-    // A budget is held over all machines, whatever was planned of them.
+    // A budget covers all machines, whatever was planned for them.
     let budget = spec.spec.limits.budget.map(|budget| budget + wishes.more_budget);
     let is_local = spec.spec.machine.cloud == Cloud::Local;
     let Some((last, before)) = attempts.split_last() else { return budget.filter(|_| !is_local) };
     let hour = last.plan.offer.hourly();
-    // Nobody bills a workstation: its drain may come after its budget.
+    // A workstation bills nothing, so its drain may come after the budget.
     let budget = if is_local { budget.map(|budget| budget + hour.cost_of(DRAIN_ALLOWANCE)) } else { budget };
     if is_local && hour == UsdPerHour::ZERO {
         return Some(Usd::ZERO);
@@ -48,8 +49,8 @@ pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wish
     if is_extended(wishes) { budget } else { planned }
 }
 
-/// The most that a job can cost as its attempts stand; `None`: nothing bounds it. Where none of them is under way, another is to
-/// come, on whichever machine that fits.
+/// `None`: it is unlimited. If no attempt is under way, another one follows on any machine that
+/// fits.
 pub fn most(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Usd> {
     let of = |attempt: &AttemptFacts| match &attempt.settled {
         Some(settled) => Some(settled.usd),
@@ -58,7 +59,7 @@ pub fn most(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> 
     };
     let next = match attempts.last() {
         Some(AttemptFacts { plan, settled: Some(last), .. }) => {
-            // What the last one cost was in the budget that its plan was made for.
+            // The last plan's budget included what its attempt cost.
             let spent = if spec.spec.limits.budget.is_some() { last.usd } else { Usd::ZERO };
             (plan.most_whichever()? - spent).max(Usd::ZERO)
         }
@@ -67,7 +68,7 @@ pub fn most(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> 
     attempts.iter().map(of).try_fold(next, |sum, most| Some(sum + most?))
 }
 
-/// The most of an attempt under way: as it was planned, or with what somebody has added since.
+/// The highest cost of a current attempt: as planned, or with extensions.
 fn open(spec: &Spec, plan: &Plan, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Usd> {
     if !is_extended(wishes) {
         return plan.most_usd;
@@ -75,13 +76,13 @@ fn open(spec: &Spec, plan: &Plan, attempts: &[AttemptFacts], wishes: &Wishes) ->
     extended(spec, plan, spent(attempts), wishes)
 }
 
-/// The most of a planned machine with all that was ever added to the limits of its job, of which so much was spent before it.
+/// The highest cost of a planned machine with all extensions; `spent` is the cost before it.
 fn extended(spec: &Spec, plan: &Plan, spent: Usd, wishes: &Wishes) -> Option<Usd> {
     terms(spec, plan, spent, wishes).most()
 }
 
-/// When the machine of an attempt ends whatever happens, with all that was ever added to the limits of its job; `None`: nothing
-/// bounds it, or it is over. As the controller reckons it (`policy::lifecycle::reconcile`): never sooner than it was planned.
+/// With all extensions; `None`: it is unlimited, or over. As in the controller
+/// (`policy::lifecycle::reconcile`), never before the planned end.
 pub fn hard_end(spec: &Spec, attempt: &AttemptFacts, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Timestamp> {
     let planned = attempt.plan.kill_at.filter(|_| attempt.settled.is_none())?;
     if !is_extended(wishes) {

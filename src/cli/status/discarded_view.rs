@@ -1,4 +1,4 @@
-//! What was discarded of a job, for the verbs that look for it.
+//! The discarded data of a job, for commands that look for it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::job::{Discarded, StoredKind};
 use crate::jobdir::JobDir;
 use crate::policy::lifecycle::discardable::is_gone_on_from;
 
-/// What a verb looks for was discarded, and it says so: what is left may be a part. `None`: it was not, as far as anybody knows.
+/// Warns that the data was discarded, maybe in part. `None`: it was not, or that is unknown.
 pub async fn told(context: &Context, dir: &JobDir, kind: StoredKind) -> Option<Discarded> {
     let gone = dir.discarded_of(kind).await.ok().flatten()?;
     context.printer.warn(format!("{}: {}", dir.job(), sentence(&gone, kind)));
@@ -25,7 +25,6 @@ pub fn for_programs(gone: Option<&Discarded>) -> Value {
     gone.map_or(Value::Null, |gone| json!({ "at": gone.at, "by": gone.by }))
 }
 
-/// All that was discarded of one job, for the verbs that show a job and not what it has stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiscardedShown {
     at: Timestamp,
@@ -34,7 +33,7 @@ pub struct DiscardedShown {
 }
 
 impl DiscardedShown {
-    /// `None`: nothing, as far as anybody knows.
+    /// `None`: nothing, or unknown.
     pub async fn read(dir: &JobDir) -> Option<Self> {
         dir.discarded().await.ok().flatten().map(Self::from)
     }
@@ -56,10 +55,10 @@ fn sentence(gone: &Discarded, kind: StoredKind) -> String {
     format!("its {} {were} discarded at {} by {}", kind.word(), local_time(gone.at), gone.by)
 }
 
-/// `from`: the job whose checkpoint it would go on from; `kind`: that, or the code.
+/// `from`: the job whose checkpoint it would continue from. `kind`: that, or the code.
 ///
 /// # Errors
-/// What the job would go on from was discarded.
+/// Fails when the data that the job needs was discarded.
 pub async fn refuse_start(dir: &JobDir, from: Option<&JobDir>, kind: StoredKind) -> Result<(), Fault> {
     for source in [Some(dir), from.filter(|_| kind == StoredKind::Checkpoints)].into_iter().flatten() {
         let gone = source.discarded_of(kind).await.map_err(|error| job_root::record_fault(&error))?;
@@ -74,7 +73,7 @@ pub async fn refuse_start(dir: &JobDir, from: Option<&JobDir>, kind: StoredKind)
 
 pub const FROM_ITS_START: &str = "`lamp run FILE` runs the job from its start";
 
-/// Whether `lamp start` would be refused for it, as far as anybody knows.
+/// Whether `lamp start` would refuse it, as far as known.
 pub async fn is_stranded(dir: &JobDir) -> bool {
     dir.discarded().await.is_ok_and(|gone| gone.is_some_and(|gone| is_gone_on_from(&gone.kinds)))
 }

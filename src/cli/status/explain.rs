@@ -1,4 +1,4 @@
-//! `lamp explain`: what was judged, when, by which numbers, and why it ended.
+//! `lamp explain`: the verdicts on a job, their times and numbers, and why it ended.
 
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
@@ -29,29 +29,28 @@ pub struct Args {
     pub all: bool,
 }
 
-/// What `-o json` prints.
 #[derive(Serialize)]
 struct Explained {
     job: String,
     state: JobState,
     reason: Option<String>,
-    /// Why nothing is launched for it just now, and until when at the latest.
+    /// Why nothing is launched for it now, and until when at the latest.
     waiting: Option<String>,
     waiting_until: Option<Timestamp>,
-    /// That its machine is kept for a look after its end.
+    /// Its machine is kept after its end.
     held: Option<Held>,
-    /// What was deleted of what it had stored.
+    /// Stored data that was deleted.
     discarded: Option<DiscardedShown>,
     requests: Vec<Request>,
-    /// Of `market = "auto"`: which market, each change of it, oldest first.
+    /// With `market = "auto"`: each change of market, oldest first.
     market: Vec<Reason>,
     attempts: Vec<ExplainedAttempt>,
     #[serde(skip)]
     setup: Option<String>,
-    /// When the machine of an attempt under way ends at the latest, by what was added since it was planned.
+    /// When the machine of a current attempt ends at the latest, with all extensions.
     #[serde(skip)]
     hard_end: Option<Timestamp>,
-    /// A run of the agent alone.
+    /// A standalone run of the agent.
     #[serde(skip)]
     alone: bool,
     #[serde(skip)]
@@ -61,16 +60,16 @@ struct Explained {
 #[derive(Serialize)]
 struct ExplainedAttempt {
     attempt: AttemptNo,
-    /// Absent for a run of the agent alone.
+    /// Absent for a standalone run.
     plan: Option<Plan>,
     settled: Option<Settled>,
-    /// The machine, once its agent has the lease or it is settled.
+    /// The machine, once its agent has the lease or the attempt is settled.
     instance: Option<String>,
-    /// The reason chain of the end, oldest first.
+    /// The reasons of the end, oldest first.
     reasons: Vec<Reason>,
-    /// What waiting for the last idle verdict has cost, and what a stop by mistake would have.
+    /// The cost of the wait for the last idle verdict, and of a stop by mistake.
     idle_cost: Option<IdleCost>,
-    /// When that verdict was.
+    /// The time of that verdict.
     #[serde(skip)]
     idle_at: Option<Timestamp>,
     events: Vec<Event>,
@@ -83,7 +82,7 @@ impl ExplainedAttempt {
 }
 
 /// # Errors
-/// There is no such job, or the job root does not answer.
+/// Fails when the job is missing, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find_to_watch(&store, args.job.as_deref()).await?;
@@ -189,17 +188,16 @@ fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_
     }
 }
 
-/// One line of an attempt's story.
 struct Told {
     at: Timestamp,
     word: &'static str,
     text: String,
 }
 
-/// The story of an attempt in the order of time, each thing once.
+/// The story of an attempt in order of time, each thing once.
 fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Option<&str>, all: bool) -> Vec<Told> {
     let mut lines = Vec::new();
-    // What the plan says is not said twice.
+    // The plan has these reasons already.
     let planned = |reason: &Reason| attempt.plan.as_ref().is_some_and(|plan| plan.reasons.contains(&reason.text));
     lines.extend(decisions.iter().filter(|reason| !planned(reason)).map(|reason| Told { at: reason.at, word: "market", text: market_text(reason) }));
     if let Some(plan) = &attempt.plan {
@@ -208,7 +206,6 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
     let mut starts = Starts { setup: setup.map(|script| format!("-ec {script}")), setups: 0, last_setup: None };
     for event in &attempt.events {
         if let Some((word, text)) = event_text(&event.what, &mut starts, all) {
-            // What ended it is marked where it was said.
             let ended_it = matches!(&event.what, What::Verdict { reason } if attempt.settled.is_some() && attempt.reasons.contains(reason));
             lines.push(Told { at: event.at, word: if ended_it { "because" } else { word }, text });
         }
@@ -232,12 +229,12 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
         let last = lines.iter().map(|line| line.at).max();
         lines.extend(settled.billed_to.or(last).map(|at| Told { at, word: "settled", text }));
     }
-    // Stable: what has one time stays in the order in which it was written.
+    // A stable sort: entries of one time keep their order.
     lines.sort_by_key(|line| line.at);
     lines
 }
 
-/// Of a machine whose agent has not said a word yet.
+/// For a machine whose agent has not reported yet.
 fn unheard_text(plan: &Plan, hard_end: Option<Timestamp>, has_lease: bool) -> String {
     let said = match has_lease {
         true => "its agent has begun, and prepares",
@@ -257,7 +254,7 @@ fn said_of_the_end(plan: Option<&Plan>, reason: &str) -> String {
 struct Starts {
     setup: Option<String>,
     setups: u32,
-    /// The last one was a setup, by its number.
+    /// The number of the last start, if it was a setup.
     last_setup: Option<u32>,
 }
 
@@ -280,14 +277,12 @@ impl Starts {
     }
 }
 
-/// Where the text of a line begins.
 const TEXT_AT: usize = 24;
 
 fn line(from: Timestamp, at: Timestamp, word: &str, text: &str) -> String {
     format!("  {:>9}  {word:<10} {text}", since(from, at))
 }
 
-/// A moment after another, as people read it.
 fn since(from: Timestamp, at: Timestamp) -> String {
     let time = at.duration_since(from);
     format!("{}{}", if time.is_negative() { "-" } else { "+" }, Span::from_secs(time.unsigned_abs().as_secs()))
@@ -356,7 +351,7 @@ mod tests {
             event(1, 1, started(1, "/bin/sh -ec set -e\necho one\necho two")),
             event(2, 2, What::WorkloadEnded { start: 1, exit: went_well(), orphans: 0 }),
             event(2, 3, started(2, "python train.py")),
-            // Written down later than it was judged.
+            // Recorded later than it was judged.
             event(3, 12, What::Asked { by: "you".into(), signal: "SIGUSR1".into(), processes: 1 }),
             event(4, 9, What::Verdict { reason: idle }),
             event(5, 20, started(3, "python train.py")),

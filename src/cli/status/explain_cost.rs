@@ -1,6 +1,7 @@
-//! What waiting for an idle verdict has cost, beside what a stop by mistake would have: from the records of one attempt.
+//! The cost of waiting for an idle verdict, beside the cost of a stop by mistake, from one
+//! attempt's records.
 //!
-//! What must never live here: the sums (`policy::watch::idle_cost`).
+//! Not here: the sums (`policy::watch::idle_cost`).
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use crate::jobdir::{Event, What};
 use crate::market::{UsdPerHour, elapsed};
 use crate::policy::watch::idle_cost::{IdleCost, IdleFacts, idle_cost};
 
-/// So long after a verdict a checkpoint is still the one that was saved because of it.
+/// A checkpoint within this time after a verdict was saved because of it.
 const SAVED_WITH_IT: Duration = Duration::from_secs(15 * 60);
 
-/// Of the last idle verdict; `None`: there was none, or nobody knows for how long it had been quiet.
+/// For the last idle verdict; `None`: there was none, or its quiet time is unknown.
 pub fn of(plan: Option<&Plan>, reasons: &[Reason], events: &[Event]) -> Option<(Timestamp, IdleCost)> {
     let told = events.iter().filter_map(|event| if let What::Verdict { reason } = &event.what { Some(reason) } else { None });
     let idle = told.chain(reasons).filter(|reason| reason.policy == "idle" && reason.verdict == "idle").max_by_key(|reason| reason.at)?;
@@ -31,7 +32,7 @@ pub fn of(plan: Option<&Plan>, reasons: &[Reason], events: &[Event]) -> Option<(
     Some((idle.at, idle_cost(&facts)))
 }
 
-/// `being sure took 15m of quiet, $0.30; a mistake would have cost $0.80: 30m of work that was not saved, and 10m for a start`
+/// `being sure took 15m of quiet, $0.30; a stop by mistake would have cost $0.80: ...`
 pub fn text(cost: &IdleCost) -> String {
     let IdleCost { waited, lost, start, .. } = cost;
     let free = cost.waited_usd.micros() == 0 && cost.lost_usd.micros() == 0;
@@ -77,7 +78,7 @@ mod tests {
         let expected = |lost: &str| Some(("10m".to_owned(), lost.to_owned()));
         assert_eq!(lost(&[started.clone(), verdict.clone()]), expected("50m"));
         assert_eq!(lost(&[started.clone(), event(2200, checkpoint()), verdict.clone()]), expected("20m"));
-        // Saved before it was ended.
+        // Saved before the end.
         assert_eq!(lost(&[started.clone(), event(2200, checkpoint()), verdict, event(4010, checkpoint())]), expected("0s"));
         assert_eq!(lost(&[started, event(4000, What::Verdict { reason: Reason::new(at(9), "idle", "busy", "it works") })]), None);
     }

@@ -1,4 +1,5 @@
-//! A verdict in plain words: spans instead of seconds, and nobody's field names. `-o json` keeps the records as they are.
+//! A verdict in plain words: spans instead of seconds, without field names. `-o json` has the
+//! records.
 
 use crate::job::Reason;
 use crate::market::Span;
@@ -8,15 +9,14 @@ use crate::policy::rate_text;
 pub fn reason_text(reason: &Reason) -> String {
     let numbers: Vec<String> = reason.numbers.iter().filter_map(|(name, number)| number_text(name, *number)).collect();
     let numbers = if numbers.is_empty() { String::new() } else { format!(" ({})", numbers.join(", ")) };
-    // `idle: nothing for 15m`, and not `idle: idle: nothing for 15m`.
+    // `idle: nothing for 15m`, not `idle: idle: nothing for 15m`.
     let verdict = reason.verdict.replace('_', " ");
     let text = reason.text.strip_prefix(&format!("{}: ", reason.verdict)).unwrap_or(&reason.text);
     format!("{verdict}: {text}{numbers}")
 }
 
-/// A decision about the market: what is done, why, and what its sentence leaves out.
-///
-/// `stays on this machine: 2.0 h of work and 1.5 h to spare; ... (spot is there with 62%, a start takes 12m)`
+/// `stays on this machine: 2.0 h of work and 1.5 h to spare; ... (spot is there with 62%, a start
+/// takes 12m)`
 pub fn market_text(reason: &Reason) -> String {
     let (what, why) = reason.text.split_once(": ").unwrap_or(("", &reason.text));
     let does = match reason.verdict.as_str() {
@@ -24,7 +24,7 @@ pub fn market_text(reason: &Reason) -> String {
         "wait" => format!("waits for {what}"),
         "stay" => format!("stays on {what}"),
         "move_to_spot" | "move_to_on_demand" => format!("moves {what}"),
-        // Of another version.
+        // From another version.
         other => format!("{} {what}", other.replace('_', " ")),
     };
     let chance = reason.numbers.get("chance_there").map(|chance| format!("spot is there with {:.0}%", 100.0 * chance));
@@ -34,7 +34,7 @@ pub fn market_text(reason: &Reason) -> String {
     format!("{}: {why}{more}", does.trim_end())
 }
 
-/// What is measured, as people say it. `{}` is the number with its unit.
+/// Phrases for measured numbers. `{}` is the number with its unit.
 const PHRASES: &[(&str, &str)] = &[
     ("asked_usd_per_hour", "{} an hour asked"),
     ("cpu_percent", "CPU {}"),
@@ -70,7 +70,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("worked_secs", "has worked for {}"),
 ];
 
-/// A number with its name; `None`: it is nothing yet, and says nothing.
+/// A number with its name; `None`: it is 0 and says nothing.
 fn number_text(name: &str, number: f64) -> Option<String> {
     let is_time_or_count = !["_percent", "_watts", "_usd", "_share"].iter().any(|unit| name.ends_with(unit));
     if number == 0.0 && is_time_or_count {
@@ -79,7 +79,7 @@ fn number_text(name: &str, number: f64) -> Option<String> {
     let shown = with_unit(name, number);
     Some(match PHRASES.iter().find(|(known, _)| *known == name) {
         Some((_, phrase)) => phrase.replace("{}", &shown),
-        // Of another version.
+        // From another version.
         None => format!("{} {shown}", name.replace('_', " ")),
     })
 }
@@ -105,12 +105,11 @@ fn round(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-/// Who wanted a checkpoint, by the word in the record.
+/// The origin of a request for a checkpoint, by the word in the record.
 pub fn asker(by: &str) -> String {
     match by {
         "notice" => "because the cloud gave notice".into(),
         "request" => "because somebody asked for it".into(),
-        // The word of an end.
         end => format!("before the end: {}", end.replace('_', " ")),
     }
 }

@@ -1,4 +1,4 @@
-//! What jobs that have ended still hold in the cloud, and what it costs a month: by their records, without asking the cloud.
+//! Cloud resources that ended jobs still keep, and their monthly cost, from the records alone.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::job::{LeavingFate, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Region, Usd};
 
-/// One thing that is kept on purpose. The field names are an interface (docs/cli-json.md).
+/// One kept thing. The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KeptThing {
     pub kind: String,
@@ -19,16 +19,15 @@ pub struct KeptThing {
     pub usd_per_month: Usd,
 }
 
-/// What the disks that a receipt calls kept cost a month.
 pub fn kept_in(receipt: &Receipt) -> Usd {
     receipt.left.iter().filter(|left| left.fate == LeavingFate::Kept).map(|left| left.usd_per_month).sum()
 }
 
-/// What a job that has ended keeps; nothing once it was given up, or went on as another job. Of a job that kept nothing, no
-/// record but its receipt is read.
+/// Nothing once it was given up, or another job continued it. Only a job that kept something costs
+/// more reads.
 ///
 /// # Errors
-/// When the store does not answer.
+/// Fails when the store is unreachable.
 pub async fn kept_of(dir: &JobDir, receipt: &Receipt) -> Result<Vec<KeptThing>, JobDirError> {
     let kept = receipt.left.iter().filter(|left| left.fate == LeavingFate::Kept);
     let things: Vec<KeptThing> = kept
@@ -45,14 +44,14 @@ pub async fn kept_of(dir: &JobDir, receipt: &Receipt) -> Result<Vec<KeptThing>, 
     }
     let next = JobDir::new(Arc::clone(dir.store()), continuation_of(dir.job(), &receipt.name));
     let (given_up, spec, ended) = tokio::try_join!(dir.given_up(), next.spec(), next.receipt())?;
-    // A job that goes on takes the machine over, and keeps it or not; one that ended before it came to that has left it here.
+    // A continuation takes the machine over. If it ended before it used the machine, the machine is
+    // still kept here.
     let taken = spec.and_then(|next| next.continues).and_then(|from| from.machine);
     let went_on = taken
         .is_some_and(|machine| ended.is_none_or(|ended| ended.attempts.iter().any(|attempt| attempt.instance.as_ref() == Some(&machine.instance))));
     Ok(if given_up.is_some() || went_on { Vec::new() } else { things })
 }
 
-/// In a sentence that follows on the job's name.
 pub fn sentence(job: &str, things: &[KeptThing]) -> String {
     let cost: Usd = things.iter().map(|thing| thing.usd_per_month).sum();
     let ids: Vec<String> = things.iter().map(|thing| format!("{} {} in {} ({})", thing.kind, thing.id, thing.region, thing.detail)).collect();
@@ -62,12 +61,11 @@ pub fn sentence(job: &str, things: &[KeptThing]) -> String {
     }
 }
 
-/// What to type then.
 pub fn hint(job: &str) -> String {
     format!("`lamp start {job}` goes on with it, `lamp cancel {job}` gives it up with its disk")
 }
 
-/// `, $8.00 a month`; nothing of what is nobody's bill.
+/// `, $8.00 a month`; empty for what costs nothing.
 pub fn a_month(usd: Usd) -> String {
     if usd > Usd::ZERO { format!(", {usd} a month") } else { String::new() }
 }

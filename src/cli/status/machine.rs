@@ -1,4 +1,4 @@
-//! The machine under a job as `status` shows it: from the plan while it runs, from the receipt afterwards.
+//! A job's machine in `status`: from the plan while it runs, from the receipt afterwards.
 
 use serde::Serialize;
 
@@ -11,9 +11,9 @@ pub struct MachineShown {
     pub instance_type: String,
     pub market: Market,
     pub zone: String,
-    /// `None`, as the price: of a job that has ended, whose receipt has what it came to.
+    /// `None`, like the price, for an ended job: its receipt has the cost.
     pub region: Option<Region>,
-    /// Disk and address included.
+    /// With disk and address.
     pub usd_per_hour: Option<UsdPerHour>,
     #[serde(skip)]
     is_here: bool,
@@ -59,7 +59,6 @@ impl MachineShown {
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// A line of its own.
     pub fn line(&self) -> String {
         self.cell(false)
     }

@@ -1,9 +1,10 @@
-//! A job whose spec is gone while an attempt of it is recorded: somebody has deleted its records, and its machine knows nothing of
-//! that.
+//! A job with a recorded attempt but no spec: its records were deleted, and its machine does not
+//! know.
 //!
-//! Its agent holds the spec in memory, writes its heartbeat anew and still reads the wishes, so that `lamp stop` ends it. Nobody
-//! relaunches or settles it, and a sweep leaves it alone before its hard cap: of a job that is not in this job root another one may know.
-//! Where its agent is silent, a person ends its machine by name (`stray`).
+//! Its agent has the spec in memory, writes new heartbeats and reads requests, so `lamp stop` ends
+//! it. No controller relaunches or settles it. A sweep leaves it alone until its hard cap, because
+//! another job root may know the job. If its agent is silent, the user ends its machine by id
+//! (`account::unknown_job_machines`).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,20 +16,18 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{AttemptNo, Plan, Wish};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 
-/// What is left of its records, by its newest attempt.
 pub struct SpecGone {
     attempt: AttemptNo,
-    /// When its agent was last heard.
     heard: Option<Timestamp>,
     plan: Option<Plan>,
     is_over: bool,
 }
 
 impl SpecGone {
-    /// Of a job that has neither spec nor receipt, as the caller has just seen; `None`: it has no attempt, and never had one.
+    /// For a job without spec and receipt, as the caller has seen. `None`: it has no attempt.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Fails when the store is unreachable.
     pub async fn of(dir: &JobDir) -> Result<Option<SpecGone>, JobDirError> {
         let Some(attempt) = dir.attempts().await?.pop() else { return Ok(None) };
         let (plan, status) = tokio::join!(dir.plan(attempt), dir.status(attempt));
@@ -37,7 +36,6 @@ impl SpecGone {
         Ok(Some(SpecGone { attempt, heard: unless_damaged(status)?.map(|status| status.at), plan: unless_damaged(plan)?, is_over }))
     }
 
-    /// What is known, as a sentence without its end.
     pub fn what(&self, dir: &JobDir) -> String {
         let sign = match (self.heard, &self.plan) {
             (Some(at), _) => format!("its machine last reported at {}", local_time(at)),
@@ -57,7 +55,7 @@ impl SpecGone {
         format!("its machine may run and bill until {limits}; nobody relaunches it, and nobody writes its receipt")
     }
 
-    /// Whether its attempt is not seen to be over.
+    /// Whether its attempt may still run.
     pub fn may_run(&self) -> bool {
         !self.is_over
     }
@@ -78,10 +76,11 @@ impl SpecGone {
     }
 }
 
-/// `lamp stop` and `lamp cancel` of such a job; `None`: it is none.
+/// `lamp stop` and `lamp cancel` of such a job; `None`: it has a spec or no attempt.
 ///
 /// # Errors
-/// Its attempt is over, nobody said yes to the end of another owner's machine, or the job root does not answer.
+/// Fails when its attempt is over, the user declines to end another owner's machine, or the job
+/// root is unreachable.
 pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool, bool)) -> Result<Option<(ExitCode, Value)>, Fault> {
     let fault = |error| job_root::record_fault(&error);
     if !matches!(dir.spec().await, Ok(None)) {
@@ -107,7 +106,7 @@ pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool
     context
         .printer
         .hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
-    // Nobody settles it, so that nobody can say when its machine was gone.
+    // No controller settles it, so its end cannot be confirmed.
     let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
     Ok(Some((code, json!({ "job": dir.job(), "request": request.number, "wish": wish }))))
 }

@@ -1,4 +1,5 @@
-//! Verbs that look: `status`, `receipt`, `explain`, and the words for attempts, machines and ends.
+//! Commands that show jobs: `status`, `receipt`, `explain`, and the words for attempts, machines
+//! and ends.
 
 pub(crate) mod attempt_records;
 pub(crate) mod attempt_text;

@@ -1,4 +1,4 @@
-//! What is known of the end of a job before it has come: that somebody wants it, and how long its machine is kept for a look.
+//! A job's end in advance: whether it was requested, and how long its machine is kept.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::market::{Usd, elapsed};
 use crate::policy::EndWish;
 use crate::policy::lifecycle::reconcile::AttemptFacts;
 
-/// A wish to end that has not come true. The field names are an interface.
+/// A request to end that is not carried out yet. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EndAsked {
     /// `stop` or `cancel`.
@@ -26,13 +26,13 @@ impl From<EndWish> for EndAsked {
     }
 }
 
-/// A machine that is kept for a look (`[on] failure = "keep 30m"`). The field names are an interface.
+/// A machine that is kept after the end (`[on] failure = "keep 30m"`). The field names are an
+/// interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Held {
     pub until: Timestamp,
-    /// What it costs from now until then.
     pub usd: Usd,
-    /// Where its work stands, of a machine of this workstation.
+    /// The folder of its work, for a local machine.
     pub folder: Option<PathBuf>,
 }
 
@@ -43,7 +43,7 @@ impl Held {
         Some(Held { until, usd: attempt.plan.offer.hourly().cost_of(elapsed(now, until)), folder: None })
     }
 
-    /// As it follows on "held".
+    /// The text after "held".
     pub fn text(&self) -> String {
         let costs = if self.usd > Usd::ZERO { format!(", {} from now", self.usd) } else { String::new() };
         let folder = self.folder.as_ref().map(|folder| format!("; its work is in {}", folder.display())).unwrap_or_default();

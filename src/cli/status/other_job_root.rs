@@ -1,6 +1,6 @@
-//! Jobs in another job root than the one that a command looks in: said, and not looked for in vain.
+//! Reports jobs in another job root than the one that a command reads.
 //!
-//! What must never live here: which job root counts (`config::job_root`).
+//! Not here: which job root applies (`config::job_root`).
 
 use std::time::Duration;
 
@@ -11,10 +11,9 @@ use crate::cli::shell::job_root;
 use crate::config::{self, Environment, UserConfig};
 use crate::jobdir;
 
-/// A job root that does not answer for so long is not waited for: nothing hangs on what it would say.
+/// A job root is not waited for longer than this: its answer is only a note.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 
-/// What lies in a job root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lying {
     root: String,
@@ -23,7 +22,7 @@ pub struct Lying {
 }
 
 impl Lying {
-    /// `None`: nothing, or nobody has answered. One that is not there, as on a new workstation, is nothing to be told of.
+    /// `None`: there are no jobs, or the job root is silent or missing.
     async fn look(context: &Context, root: &str) -> Option<Lying> {
         let looked = async {
             let store = job_root::workstation(context).ok()?.at(root).open_root(true).await.ok()?;
@@ -38,7 +37,7 @@ impl Lying {
         found.filter(|lying| lying.jobs > 0)
     }
 
-    /// Those of the job root of until now, which `next` takes the place of.
+    /// The jobs of the previous job root, which `next` replaces.
     #[cfg(feature = "aws")]
     pub async fn behind(context: &Context, next: &str) -> Option<Lying> {
         if context.job_root == next { None } else { Lying::look(context, &context.job_root).await }
@@ -79,7 +78,7 @@ impl Lying {
     }
 }
 
-/// Beside an empty list: the jobs of the folder that counts where nobody says another.
+/// Beside an empty list: reports jobs in the default folder.
 pub async fn tell_of_the_default(context: &Context) {
     let unsaid = Environment { job_root: None, ..context.environment.clone() };
     let Ok(default) = config::job_root(None, &unsaid, &UserConfig::default()) else { return };

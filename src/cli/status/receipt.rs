@@ -1,4 +1,4 @@
-//! `lamp receipt`: what ran, why it ended, how long, how much.
+//! `lamp receipt`: what ran, why it ended, how long, and how much.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// There is no such job, or it has not ended.
+/// Fails when the job is missing or has not ended.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
@@ -52,7 +52,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In words: how long its machine has been silent, and what the cloud says of it.
+/// How long its machine has been silent, and what the cloud says about it.
 async fn silent(context: &Context, store: &Store, dir: &JobDir) -> Option<String> {
     let now = context.clock.now();
     let mut summary = [Summary::read(dir, now).await.ok()??];
@@ -76,16 +76,15 @@ fn show_alone(context: &Context, dir: &JobDir, run: &AloneRun) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// A local machine is dark within half a second of its outcome; whoever asks for the receipt can wait for that, not for a
-/// machine that takes minutes.
+/// A local machine is gone within half a second of its outcome; others may take minutes.
 const DARK_LOOKS: u32 = 15;
 const DARK_LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// An attempt that is over, and nobody was there to write the receipt: then we are.
+/// Settles an attempt that is over, if no controller wrote the receipt.
 async fn settled_now(context: &Context, store: &Store, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
     let fault = |error| job_root::record_fault(&error);
     let summary = Summary::read(dir, context.clock.now()).await.map_err(fault)?;
-    // Only then: of a job that is under way a look might launch the next machine.
+    // Only then: for a running job, a look might launch the next machine.
     if summary.is_none_or(|summary| summary.state != JobState::Terminating) {
         return Ok(None);
     }
@@ -99,7 +98,6 @@ async fn settled_now(context: &Context, store: &Store, dir: &JobDir) -> Result<O
     Ok(None)
 }
 
-/// Prints a receipt in the format that was asked for.
 pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if context.is_machine_output() {
         return context.printer.json(receipt);
@@ -125,7 +123,7 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     }
 }
 
-/// The receipt beside the data: to stderr.
+/// The receipt on stderr, beside the data.
 pub fn note(context: &Context, receipt: &Receipt) {
     text(receipt, context.printer.columns(Stream::Err)).lines().for_each(|line| context.printer.note(line));
     if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
@@ -135,12 +133,11 @@ pub fn note(context: &Context, receipt: &Receipt) {
     }
 }
 
-/// After an end that a person can mend: how the work goes on.
 fn way_on(receipt: &Receipt) -> Option<String> {
     let (job, last) = (&receipt.job, receipt.last_checkpoint.as_ref()?.told());
     let start = |words: &str| format!("`lamp start {job}{words}` goes on from checkpoint {last}");
     match receipt.because.or_else(|| Some(receipt.attempts.last()?.ended_because))? {
-        // A limit that is used up stands in the way of the next start too.
+        // A spent limit stops the next start too.
         EndedBecause::Budget => Some(start(" --budget USD")),
         EndedBecause::Deadline => Some(start(" --deadline MOMENT")),
         EndedBecause::Failed | EndedBecause::SetupFailed | EndedBecause::OutOfMemory | EndedBecause::Stalled => {
@@ -151,15 +148,13 @@ fn way_on(receipt: &Receipt) -> Option<String> {
     }
 }
 
-/// What the table of a receipt gives up on a narrow terminal: why it ended is the last to be cut.
+/// Columns that a narrow terminal cuts or drops; the reason of the end is cut last.
 const GIVE: Give<'_> = Give { cut: &[7, 6], go: &[3, 7, 2] };
 
-/// A line on what is not here at the end.
 pub fn loss_text(loss: &str) -> String {
     if is_absence(loss) { format!("  {loss}") } else { format!("  lost: {loss}") }
 }
 
-/// The receipt for people, in so many columns.
 fn text(receipt: &Receipt, width: Option<usize>) -> String {
     let text = whole_text(receipt, width);
     width.map_or_else(|| text.clone(), |width| wrap(&text, width, 4))
@@ -169,7 +164,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     let mut lines = vec![format!("receipt of {}: {}", receipt.job, receipt.told()), format!("  {}", receipt.reason)];
     if let Some(code) = receipt.exit_code {
         let line = format!("exit code {code}");
-        // Of work that ended by itself the reason has it already.
+        // If the work ended by itself, the reason has it already.
         if !receipt.reason.ends_with(&line) {
             lines.push(format!("  {line}"));
         }
@@ -178,7 +173,7 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     if !receipt.attempts.is_empty() {
         let rows: Vec<Vec<String>> = receipt.attempts.iter().map(row).collect();
         let headings = ["attempt", "instance", "type", "market", "billed", "cost", "ended because", "began from"];
-        // Two columns are the indentation.
+        // Two columns are the indent.
         let table = render_table_within(width.map(|width| width - 2), &headings, &rows, &[0, 4, 5], GIVE);
         lines.extend(table.lines().map(|line| format!("  {line}")));
     }
@@ -201,16 +196,16 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     lines.extend(receipt.losses.iter().map(|loss| loss_text(loss)));
     lines.extend(receipt.left.iter().map(left));
     lines.extend(receipt.left_unasked.iter().map(|region| format!("  what it left in {region} is not known; `lamp sweep --residue` looks")));
-    // Each is one line, whatever a name in it holds.
+    // Each is one line, whatever a name in it contains.
     let text = lines.iter().map(|line| one_line(line)).collect::<Vec<_>>().join("\n");
     in_local_time(&text).into_owned()
 }
 
-/// Below these nobody asks where the time went.
+/// Smaller rests are not worth a line.
 const NEITHER_SECS: f64 = 60.0;
 const NEITHER_SHARE: f64 = 0.05;
 
-/// What was billed and is in neither drawer, where it is some: a kept machine, a long boot or a lost attempt is not to be guessed.
+/// Billed time that is neither useful nor idle: a kept machine, a long boot or a lost attempt.
 fn neither(receipt: &Receipt) -> Option<String> {
     let billed: f64 = receipt.attempts.iter().map(|attempt| attempt.billed_seconds).sum();
     let rest = billed - receipt.useful_seconds - receipt.idle_seconds;
@@ -220,13 +215,12 @@ fn neither(receipt: &Receipt) -> Option<String> {
     (rest >= NEITHER_SECS && rest >= NEITHER_SHARE * billed).then(text)
 }
 
-/// For the journal: from which checkpoint, and why not from a newer one.
+/// For `explain`: the checkpoint, and why it is not a newer one.
 pub fn resumed_text(checkpoint: &CheckpointSummary, went_back: Option<&str>) -> String {
     let why = went_back.map(|why| format!(", because {why}")).unwrap_or_default();
     format!("from checkpoint {}{why}", checkpoint.told())
 }
 
-/// Why an attempt began from an older checkpoint than the newest.
 fn went_back(attempt: &ReceiptAttempt) -> Option<String> {
     let (from, why) = attempt.resumed_from.as_ref().zip(attempt.went_back.as_ref())?;
     Some(format!("  attempt {} began from checkpoint {}, because {why}", attempt.attempt.number(), from.number.number()))
@@ -241,7 +235,7 @@ fn left(left: &Leaving) -> String {
     }
 }
 
-/// The mark of what may be less than what is said.
+/// The mark of an upper bound.
 pub fn at_most(is_estimated: bool) -> &'static str {
     if is_estimated { "<= " } else { "" }
 }

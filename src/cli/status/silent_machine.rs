@@ -1,10 +1,11 @@
-//! A machine whose agent is silent: what stands in its records is of yesterday, and the cloud is asked what has become of it.
+//! A machine with a silent agent: its records are old, so the cloud is asked about it.
 //!
 //! ```text
 //!   heard within 2 min ── as its records say
-//!   silent ── one question to the cloud, a second's patience ── state `silent`, `lost` or `gone`, and the most that it can have cost
+//!   silent ── one question to the cloud, 1 s ── state `silent`, `lost` or `gone`, highest cost
 //! ```
-//! The controller of the job settles and ends, not this. What must never live here: records.
+//!
+//! The job's controller settles and ends it. Not here: records.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,10 +23,10 @@ use crate::job::{JobState, Plan};
 use crate::market::{Cloud, Span, Usd, elapsed};
 use crate::wire::Store;
 
-/// An agent beats every 15 s. Shorter, and a store that was slow once makes a machine silent; longer, and a dead one is called running.
+/// An agent sends a heartbeat every 15 s. Shorter, and one slow store request makes a machine
+/// silent; longer, and a lost one is called running.
 pub const SILENT_AFTER: Duration = Duration::from_secs(2 * 60);
 
-/// How long `lamp status` waits for the cloud's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The field names are an interface.
@@ -33,16 +34,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Silence {
     /// Since the last heartbeat, by this workstation's clock.
     pub seconds: f64,
-    /// Longer than its lease: the controller of the job ends the machine, and starts another.
+    /// Longer than its lease: the job's controller ends the machine and starts another.
     pub is_lost: bool,
-    /// The word of the cloud for the machine: `running`, `terminated` and so on, or `gone` where it shows none; null: it did not answer.
+    /// `running`, `terminated` and so on, or `gone` if the cloud shows none. Null: it did not
+    /// answer.
     pub machine: Option<Seen>,
-    /// When the cloud says that it ended.
+    /// When it ended, by the cloud.
     pub ended: Option<Timestamp>,
 }
 
 impl Silence {
-    /// `None`: its agent was heard, or has ended.
+    /// `None`: its agent reported in time, or has ended.
     pub fn of(state: JobState, heard: Option<Duration>, lease: Duration) -> Option<Self> {
         let is_watched = matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
         let silent = heard.filter(|silent| is_watched && *silent >= SILENT_AFTER)?;
@@ -56,7 +58,7 @@ impl Silence {
         })
     }
 
-    /// Instead of the state that its records had.
+    /// Replaces the state in its records.
     pub fn state(&self) -> &'static str {
         match (self.is_off(), self.is_lost) {
             (true, _) => "gone",
@@ -65,7 +67,6 @@ impl Silence {
         }
     }
 
-    /// For `lamp status JOB`.
     pub fn sentence(&self, plan: Option<&Plan>) -> String {
         let heard = format!("its agent was last heard {} ago", Span::from_secs(self.seconds as u64));
         let cloud = plan.map_or("the cloud", |plan| match plan.offer.cloud {
@@ -81,11 +82,10 @@ impl Silence {
     }
 }
 
-/// What the cloud shows of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     There(InstanceState),
-    /// It shows none.
+    /// It shows no such machine.
     Gone,
 }
 
@@ -98,7 +98,7 @@ impl Serialize for Seen {
     }
 }
 
-/// Asks the clouds of all silent machines at once, and takes their answers in. A cloud that does not answer leaves all as it is.
+/// Asks the clouds about all silent machines at once. A cloud without an answer changes nothing.
 pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], now: Timestamp) {
     let places: BTreeSet<_> = summaries
         .iter()
@@ -120,13 +120,12 @@ pub async fn ask(context: &Context, store: &Store, summaries: &mut [Summary], no
     }
 }
 
-/// `view`: what the cloud shows of its machine, if it shows any.
 fn take_in(summary: &mut Summary, plan: &Plan, view: Option<&InstanceView>, now: Timestamp) {
     let Some(silence) = &mut summary.silence else { return };
     silence.machine = Some(view.map_or(Seen::Gone, |view| Seen::There(view.state)));
     silence.ended = view.and_then(|view| view.ended);
     let Some(ended) = silence.ended.map(|ended| ended.max(plan.created)) else { return };
-    // It is known to have billed up to then, and no longer.
+    // It billed at most until then.
     let after = plan.offer.hourly().cost_of(elapsed(ended, now));
     let most = summary.usd + summary.usd_unheard;
     let most = if most > after { most - after } else { Usd::ZERO };

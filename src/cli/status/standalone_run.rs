@@ -1,6 +1,8 @@
-//! A run of the agent alone, read from the records that its agent left: no controller planned, priced or settled it.
+//! A standalone run of the agent, from the agent's records: no controller planned, priced or
+//! settled it.
 //!
-//! What must never live here: a made-up market or price. Nobody told the agent what its machine costs, and that is said.
+//! It must never invent a market or a price: the agent does not know what its machine costs, and
+//! the output says so.
 
 use std::time::Duration;
 
@@ -16,8 +18,7 @@ use crate::job::{AttemptNo, EndedBecause, JobState, Outcome, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
 
-/// An agent alone writes a heartbeat every 15 s. Longer than a lease, and the agent was killed or its machine is
-/// out; shorter, and a laptop that slept would be called dead.
+/// A heartbeat comes every 15 s. Shorter than a lease, and a laptop that slept would count as lost.
 const SILENT_AFTER: Duration = Duration::from_secs(30 * 60);
 
 pub struct AloneRun {
@@ -27,10 +28,10 @@ pub struct AloneRun {
 }
 
 impl AloneRun {
-    /// `None`: a controller's job, or none at all.
+    /// `None`: a controller's job, or no job.
     ///
     /// # Errors
-    /// When the store does not answer or a record is not understood.
+    /// Fails when the store is unreachable, or a record is not understood.
     pub async fn read(dir: &JobDir) -> Result<Option<Self>, JobDirError> {
         match dir.spec().await? {
             Some(spec) if spec.is_alone() => AloneRun::of(dir, spec).await.map(Some),
@@ -58,7 +59,6 @@ impl AloneRun {
         }
     }
 
-    /// What `status` shows.
     pub fn summary(self, now: Timestamp) -> Summary {
         let silent = self.silence(now).filter(|silence| *silence >= SILENT_AFTER);
         let state = self.state();
@@ -117,7 +117,8 @@ impl AloneRun {
         self.status.as_ref().map(|status| elapsed(status.at, now))
     }
 
-    /// Its receipt, with the fields of every receipt; what nobody knows is `null`. `None`: it has not ended.
+    /// Its receipt with the fields of every receipt; unknown values are `null`. `None`: it has not
+    /// ended.
     pub fn receipt(&self) -> Option<Value> {
         let outcome = self.outcome.as_ref()?;
         let exit_code = outcome.exit.map(|exit| exit.shell_code());

@@ -1,4 +1,4 @@
-//! `lamp status`: every job in a line; what has not ended stands first, and of each kind the newest.
+//! `lamp status`: a line for each job; unfinished ones first, the newest first in each group.
 
 use std::sync::Arc;
 
@@ -37,11 +37,10 @@ pub struct Args {
     pub watch: bool,
 }
 
-/// What `-o json` prints.
 #[derive(Serialize)]
 struct Listing {
     jobs: Vec<Summary>,
-    /// Jobs whose records this version does not understand, or whose spec is gone while an attempt of them is recorded.
+    /// Jobs with records of a newer version, or with an attempt but no spec.
     left_out: Vec<LeftOut>,
     /// The user's caps and what counts against them; null without caps.
     caps: Option<CapsShown>,
@@ -53,23 +52,23 @@ struct LeftOut {
     why: String,
 }
 
-/// Finished jobs in the table for people. More would push what runs off the screen.
+/// Finished jobs in the table for people. More would push running jobs off the screen.
 const FINISHED_SHOWN: usize = 10;
 
-/// What the table gives up on a narrow terminal: the progress is cut first, since its beginning says most.
+/// Columns that a narrow terminal cuts or drops: the progress is cut first, since its beginning
+/// says most.
 const GIVE: Give<'_> = Give { cut: &[5], go: &[2, 7, 4, 3, 5] };
 
-/// Narrower, a machine is shown without its zone.
+/// On a narrower terminal, a machine is shown without its zone.
 const ZONES_FROM: usize = 110;
 
-/// Reads at once. A store across the ocean answers in 100 ms: a thousand jobs then take a few seconds.
+/// Reads in parallel. A distant store answers in 100 ms: a thousand jobs then take a few seconds.
 const READS_IN_FLIGHT: usize = 32;
 
-/// A job, how it stands, and what is known of one without a spec.
 type Read = (JobDir, Result<Option<Summary>, JobDirError>, Option<SpecGone>);
 
 /// # Errors
-/// The job root does not answer, or there is no such job.
+/// Fails when the job root is unreachable, or the job is missing.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let now = context.clock.now();
@@ -104,7 +103,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             continue;
         }
         match read {
-            // Code that was sent for it, and no more.
+            // Only its code was uploaded.
             Ok(None) if args.job.is_some() => {
                 return Err(Fault::new(
                     ExitCode::NOT_FOUND,
@@ -112,7 +111,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
                 ));
             }
             Ok(summary) => summaries.extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
-            // One record that this version does not understand must not hide the other jobs.
+            // One unreadable record must not hide the other jobs.
             Err(error) => match job_root::one_job_only(&dir, &error).filter(|_| args.job.is_none()) {
                 Some(why) => {
                     context.printer.warn(format!("left out: {why}"));
@@ -140,8 +139,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What cannot be driven from here waits for somebody else, and whoever looks should know for whom; and what nobody here drives
-/// waits for nobody. `daemon`: whether one runs here, once it was asked.
+/// `daemon`: whether one runs here, once that was asked.
 fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Summary) -> Summary {
     let here = || job_root::workstation(context).ok()?.here().ok();
     if let Some(plan) = &summary.plan
@@ -166,7 +164,7 @@ fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Sum
     if let (Some(held), Some(instance)) = (&mut summary.held, &summary.instance) {
         held.folder = workstation.work_folder(instance);
     }
-    // A plan of somebody else's says that they drive it, or did.
+    // Another controller's plan means that it drives the job, or did.
     let is_ours = summary.plan.as_ref().is_none_or(|plan| plan.controller == workstation.name);
     let is_driven = *daemon.get_or_insert_with(|| workstation.daemon_runs()) || workstation.is_driven(&summary.job);
     summary.driven_here = (is_ours || is_driven).then_some(is_driven);
@@ -187,7 +185,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     let (over, open): (Vec<&Summary>, Vec<&Summary>) = summaries.iter().partition(|summary| summary.state.is_final());
     for summary in open.into_iter().chain(over) {
         let is_over = summary.state.is_final();
-        // What a rehearsal had to say, it has said.
+        // A rehearsal has reported its result already.
         let is_rehearsed = is_over && summary.name.ends_with(REHEARSAL);
         finished += usize::from(is_over && !is_rehearsed);
         if all || !is_over || (!is_rehearsed && finished <= FINISHED_SHOWN) {
@@ -217,7 +215,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     for (summary, trouble) in troubles {
         context.printer.warn(format!("{}: {trouble}", summary.job));
     }
-    // A machine at work says, for example, that nothing is being saved.
+    // For example, a running machine reports that nothing is being saved.
     let is_at_work = |summary: &&Summary| matches!(summary.state, JobState::Preparing | JobState::Running | JobState::Draining);
     for summary in summaries.iter().filter(is_at_work) {
         for text in summary.attention.iter().filter(|text| summary.trouble.as_ref() != Some(text)) {
@@ -234,7 +232,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     }
 }
 
-/// Its agent ends its machine all the same; but what is interrupted stays so, and no receipt is written.
+/// Their agents still end their machines, but relaunches and receipts need a driver.
 fn tell_undriven(context: &Context, jobs: &[&str]) {
     let (which, drives) = match jobs {
         [] => return,
@@ -263,8 +261,7 @@ fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
     ]
 }
 
-/// The state, and that its end was asked for where that does not show yet; and of a rehearsal whose machine was taken away and that
-/// began anew, that it was cancelled because it had been played.
+/// A rehearsal that resumed was cancelled because it was complete.
 fn state_text(summary: &Summary) -> String {
     let is_played = summary.state == JobState::Cancelled && summary.attempt > Some(1);
     let asked = match &summary.end_asked {
@@ -276,14 +273,14 @@ fn state_text(summary: &Summary) -> String {
     format!("{}{asked}", state_word(summary))
 }
 
-/// How far it is. Nobody knows how long a silent machine still takes.
+/// The progress. A silent machine's remaining time is unknown.
 fn progress(summary: &Summary) -> Option<String> {
     let text = summary.progress.as_ref().and_then(live_line::progress_text)?;
     let is_known = |part: &&str| summary.silence.is_none() || !part.ends_with(" left");
     Some(text.split(", ").filter(is_known).collect::<Vec<_>>().join(", "))
 }
 
-/// The state of its machine now. The records of a silent machine are of its last heartbeat.
+/// The machine's state now. A silent machine's records are from its last heartbeat.
 fn state_word(summary: &Summary) -> String {
     summary.silence.as_ref().map_or_else(|| summary.state_told(), |silence| silence.state().to_owned())
 }
@@ -298,7 +295,6 @@ fn style(summary: &Summary) -> Style {
     }
 }
 
-/// What ends it, as far as it was not asked to end already.
 fn how_to_end(summary: &Summary) -> String {
     let follows = format!("`lamp logs -f {}` follows it", summary.job);
     match summary.end_asked.as_ref().map(|asked| asked.wish) {
@@ -310,19 +306,19 @@ fn how_to_end(summary: &Summary) -> String {
     }
 }
 
-/// By when a machine that was asked for says a word at the latest, and what happens then.
+/// By when a requested machine must report, and what happens otherwise.
 fn unheard_until(plan: &Plan, is_wanted: bool) -> String {
     let by = plan.created.saturating_add(plan.boot.duration()).unwrap_or(Timestamp::MAX);
     let then = if is_wanted { ", and another takes its place" } else { "" };
     format!("has not said a word yet; without one by about {} (`limits.boot`) its machine is ended{then}", local_time(by))
 }
 
-/// What is waited for, and until when, as it follows on "waits for".
+/// The reason and the time, after "waits for".
 pub fn waits(why: &str, until: Option<Timestamp>) -> String {
     until.map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
 }
 
-/// Local time for people, to the second, and whose time it is.
+/// Local time for people, to the second, with its zone.
 pub fn local_time(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }

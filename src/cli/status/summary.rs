@@ -1,4 +1,4 @@
-//! One job in one look, from its records alone: what `status` shows and `-o json` promises (docs/cli-json.md).
+//! One job from its records alone: what `status` shows and `-o json` promises (docs/cli-json.md).
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -28,25 +28,27 @@ pub struct Summary {
     pub state: JobState,
     pub attempt: Option<u32>,
     pub instance: Option<String>,
-    /// The machine of that attempt: planned, or there.
+    /// The machine of that attempt: planned, or running.
     pub machine: Option<MachineShown>,
-    /// That somebody wants it to end, which its state shows only once its agent or its controller has seen it.
+    /// A request to end, before its agent or controller has seen it.
     pub end_asked: Option<EndAsked>,
-    /// That its machine is kept for a look after its end.
+    /// Its machine is kept after its end.
     pub held: Option<Held>,
     /// `busy`, `idle`, `stalled`, `unknown` or `starting`; null when no agent watches.
     pub verdict: Option<String>,
-    /// A run of the agent alone: nobody knows its price, and `usd` is nothing.
+    /// A standalone run of the agent: its price is unknown, and `usd` is 0.
     pub alone: bool,
-    /// What the job has cost so far; of a machine that runs, up to now.
+    /// The cost so far; for a running machine, up to now.
     pub usd: Usd,
-    /// What a machine may have cost beside that, of which nobody has heard yet and which may not be there.
+    /// The possible further cost of a machine that has not reported, if it exists.
     pub usd_unheard: Usd,
-    /// Nobody knows to the second when a machine ended: `usd` goes up to its last sign of life; with a receipt it is the most.
+    /// The exact end of a machine is unknown: `usd` goes up to its last sign. With a receipt it is
+    /// the most.
     pub usd_estimated: bool,
-    /// The most that the attempts so far can cost, and the next one where it waits for a machine; null when nothing bounds it.
+    /// The highest cost of the attempts so far, and of the next one if it waits for a machine.
+    /// Null: unlimited.
     pub most_usd: Option<Usd>,
-    /// The most that the whole job can cost, with every machine that may follow; null when nothing bounds it.
+    /// The highest cost of the whole job, with all machines that may follow. Null: unlimited.
     pub most_job_usd: Option<Usd>,
     pub usd_per_hour: Option<UsdPerHour>,
     pub started: Timestamp,
@@ -55,61 +57,59 @@ pub struct Summary {
     pub cpu_percent: Option<f64>,
     pub gpus: Vec<GpuStatus>,
     pub checkpoints: u32,
-    /// Seconds since the agent was last heard of, by this workstation's clock.
+    /// Seconds since the agent's last report, by this workstation's clock.
     pub heartbeat_seconds: Option<f64>,
-    /// That its agent is silent: what stands here of its machine is of its last heartbeat.
+    /// Its agent is silent: the machine's values are from its last heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silence: Option<Silence>,
-    /// Why it ended, once it has.
     pub reason: Option<String>,
     pub exit_code: Option<i32>,
-    /// The word of its receipt for its end: `idle`, `setup_failed`; null while it goes on.
+    /// The receipt's word for its end: `idle`, `setup_failed`; null before the end.
     pub because: Option<EndedBecause>,
-    /// Why nothing is launched for it just now: a cap, a cheaper machine, no capacity; and by when it is launched all the same.
+    /// Why nothing is launched now: a cap, a cheaper machine, no capacity; and when it is launched
+    /// anyway.
     pub waiting: Option<String>,
     pub waiting_until: Option<Timestamp>,
-    /// When a launch is tried again, of a job for which no machine was to be had.
+    /// When a launch is tried again, after no machine was available.
     pub tried_again: Option<Timestamp>,
-    /// What stands in its way just now, by who drives it (`attention.json`); also the last of `attention`.
+    /// Its current problem, by its controller (`attention.json`); also the last of `attention`.
     pub trouble: Option<String>,
-    /// Whether a process of this workstation drives it: relaunches it, and writes its receipt. `null` where none should: it has
-    /// ended, its agent runs alone, or it is another workstation's.
+    /// Whether a process of this workstation drives it. `null` if none should: it has ended, runs
+    /// standalone, or is another workstation's.
     pub driven_here: Option<bool>,
-    /// What a job that has ended still holds in the cloud, and what that costs a month.
+    /// Cloud resources that an ended job still keeps, and their monthly cost.
     pub kept: Vec<KeptThing>,
-    /// What was deleted of what it had stored. It is looked for where one job is shown: in a list it would cost a read for each.
+    /// Stored data that was deleted. Read only for a single job: a list would cost a read for each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discarded: Option<DiscardedShown>,
-    /// What a person should look at.
     pub attention: Vec<String>,
-    /// Of the last attempt of a job that has not ended: whose it is; and when its machine ends at the latest, by what was added since.
+    /// For the last attempt of an unfinished job.
     #[serde(skip)]
     pub plan: Option<Plan>,
-    /// Whose it is while there is no plan, where its spec says so.
+    /// The owner in its spec, while there is no plan.
     #[serde(skip)]
     pub owner: Option<String>,
-    /// Where it is now and why, of an attempt under way that follows on others.
+    /// Where it is now and why, for an attempt after others.
     #[serde(skip)]
     pub moved: Option<String>,
-    /// Why the attempt before that one ended.
     #[serde(skip)]
     pub before: Option<String>,
-    /// What the limits of the spec bound.
     #[serde(skip)]
     pub limited: Limited,
 }
 
 impl Summary {
-    /// Reads one job; `None`: it has no spec. A finished job is one read, and three if it kept something.
+    /// Reads one job; `None`: it has no spec. A finished job is one read, and three if it kept
+    /// something.
     ///
     /// # Errors
-    /// When the store does not answer or a record is not understood.
+    /// Fails when the store is unreachable, or a record is not understood.
     pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
         if let Some(receipt) = dir.receipt().await? {
             let kept = kept_machines::kept_of(dir, &receipt).await?;
             return Ok(Some(Summary { kept, ..Summary::of_receipt(receipt) }));
         }
-        // For whoever looks once, with what somebody wants of it: one listing more.
+        // A single look also reads the requests: one more listing.
         let requests = match dir.requests().await {
             Err(error) if !error.is_damage() => return Err(error),
             requests => requests.unwrap_or_default(),
@@ -119,8 +119,8 @@ impl Summary {
         Ok(summary.map(|summary| Summary { end_asked: wishes.end.map(EndAsked::from), ..summary }))
     }
 
-    /// Reads a job that has no receipt, as the caller has just seen, with what is known to have been asked of it; `None`: it has no
-    /// spec.
+    /// Reads a job without a receipt, as the caller has seen, with its known requests. `None`: it
+    /// has no spec.
     ///
     /// # Errors
     /// As [`Summary::read`].
@@ -135,12 +135,13 @@ impl Summary {
         let mut summary = Summary::of_records(&spec, &attempts, wishes, now);
         summary.trouble = attention.and_then(|attention| attention.text);
         summary.attention.extend(summary.trouble.clone());
-        // A machine whose agent has the lease is there: nothing is waited for, and each look at a bucket costs money.
+        // A machine whose agent has the lease runs, so it waits for nothing. Each look at a bucket
+        // costs money.
         let is_there = attempts.last().is_some_and(|last| last.lease.is_some());
         if matches!(summary.state, JobState::Submitted | JobState::Provisioning | JobState::Interrupted) && !is_there {
-            // What it waited for before its last launch is over.
+            // A wait from before the last launch is over.
             let since = attempts.last().map_or(spec.created, |last| last.plan.created);
-            // Nothing else is waited for while the next machine is held back.
+            // While the next machine is held back, it waits for nothing else.
             let is_held = summary.waiting_until.is_some();
             if let Some(waiting) = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since && !is_held) {
                 (summary.waiting, summary.waiting_until, summary.tried_again) = (Some(waiting.why), waiting.until, None);
@@ -149,13 +150,13 @@ impl Summary {
         Ok(Some(summary))
     }
 
-    /// The state for people: `idle`, `budget` or `setup failed` where it is no failure of the command.
+    /// The state for people: `idle`, `budget` or `setup failed` if the command did not fail.
     pub fn state_told(&self) -> String {
         let told = |because: EndedBecause| JobOutcome::Failed.told(Some(because));
         self.because.filter(|_| self.state == JobState::Failed).map_or_else(|| self.state.word().to_owned(), told)
     }
 
-    /// Whether a machine is asked for, or boots, whose agent has not said a word.
+    /// Whether a machine is requested or boots, and its agent has not reported.
     pub fn is_unheard(&self) -> bool {
         self.state == JobState::Provisioning && self.instance.is_none() && self.waiting.is_none()
     }
@@ -236,7 +237,7 @@ impl Summary {
             all - open_cost(attempt)
         };
         let unsaid: Usd = last.filter(|_| silence.is_some()).map(unsaid).into_iter().sum();
-        // After the end the last verdict is about nothing.
+        // After the end, the last verdict has no meaning.
         let is_watched = matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
         Summary {
             job: spec.job.to_string(),
@@ -283,17 +284,17 @@ impl Summary {
     }
 }
 
-/// A machine of which nothing was heard may boot, or may never have been launched.
+/// A machine without a report may boot, or may never have been launched.
 pub(crate) fn is_heard(attempt: &AttemptFacts) -> bool {
     attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some()
 }
 
-/// Up to when an attempt that is not settled is known to have billed; `None`: it runs, up to now.
+/// Until when an unsettled attempt is known to have billed; `None`: it runs, until now.
 fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
     let status = attempt.status.as_ref();
     let is_held = status.is_some_and(|status| status.phase == AttemptPhase::Held);
     let silent = status.map(|status| status.at).filter(|at| elapsed(*at, now) >= attempt.plan.lease.duration());
-    // Its last heartbeat is of after its outcome, where it was kept for a look between the two.
+    // If it was kept after its outcome, its last heartbeat is later.
     let told = status.map_or(Timestamp::MIN, |status| status.at);
     let ended = attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended.max(told));
     ended.or(silent).map(|at| at.max(attempt.plan.created).min(now.max(attempt.plan.created)))
@@ -322,7 +323,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + hours * 3600).unwrap()
     }
 
-    /// At noon of a job of a dollar an hour that began at midnight.
+    /// At noon, for a job of one dollar an hour that began at midnight.
     fn summary(outcome: Option<Value>, status: Option<Value>, limits: &Value) -> Summary {
         let price = json!({ "cloud": "local", "region": "here", "zone": "z", "instance_type": "t", "gpus": 0, "gpu_model": null,
             "market": "on-demand", "price": 1.0 });
@@ -362,12 +363,12 @@ mod tests {
             (ended(4), None, "$4", true),
             (ended(4), status(12, "held"), "$12", false),
             (ended(4), status(6, "held"), "$6", true),
-            // It was kept for a look, and that is over.
+            // It was kept after its end, and that is over.
             (ended(4), status(6, "ended"), "$6", true),
         ] {
             let summary = summary(outcome.clone(), status.clone(), &json!({}));
             assert_eq!((summary.usd, summary.usd_estimated), (usd.parse().unwrap(), estimated), "{outcome:?} {status:?}");
-            // A machine that is silent, and not known to have ended, may have billed all the time.
+            // A silent machine without a known end may have billed all the time.
             let unheard = match (&outcome, &summary.silence) {
                 (None, Some(_)) => "$7",
                 (None, None) if status.is_none() => "$12",
@@ -383,7 +384,7 @@ mod tests {
         assert_eq!(money_text(&summary(None, status(12, "running"), &json!({ "budget": 50.0 }))), "$12.00");
     }
 
-    /// Nobody has heard of its machine: it may boot, or nothing was ever launched.
+    /// Its machine has not reported: it may boot, or was never launched.
     #[test]
     fn what_may_have_cost_something_is_said_as_the_most() {
         assert_eq!(money_text(&summary(None, None, &json!({ "budget": 50.0 }))), "up to $12.00");

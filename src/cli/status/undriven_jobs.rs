@@ -1,7 +1,7 @@
-//! The last word of a daemon that somebody ends: which jobs are under way that nobody on this workstation drives from now on.
+//! The last message of a daemon that is stopped: which jobs are under way without a driver here.
 //!
-//! Their agents end their machines all the same; but what is interrupted stays so, and no receipt is written. What must never live
-//! here: what ends a daemon.
+//! Their agents still end their machines, but an interrupted job stays interrupted, and no receipt
+//! is written. Not here: the end of a daemon.
 
 use std::time::Duration;
 
@@ -16,28 +16,25 @@ use crate::jobdir::JobDir;
 use crate::policy::lifecycle::reconcile::{belongs_elsewhere, is_of_another};
 use crate::wire::{Store, Workstation};
 
-/// Whoever has typed Ctrl-C waits for no bucket that does not answer, nor a service manager.
+/// A user or service manager that stops the daemon waits at most this long.
 const LOOKED_FOR: Duration = Duration::from_secs(5);
 
-/// Jobs that are named; of more, how many.
+/// Jobs that are named; the rest is a number.
 const NAMED: usize = 3;
 
-/// One job root that a daemon has just left.
 pub struct Undriven<'a> {
     pub workstation: &'a Workstation,
     pub store: &'a Store,
-    /// Those that it was to drive; empty: all.
     pub jobs: &'a [JobId],
 }
 
 impl Undriven<'_> {
-    /// Says it, where there is anything to say and the job root answers in time.
     pub async fn tell(&self, context: &Context) {
         let found = tokio::select! {
             found = self.found(context) => found,
             () = context.clock.sleep(LOOKED_FOR) => Vec::new(),
         };
-        // Of several, a command finds its job only where it is told where to look.
+        // With several roots, a command must name its root.
         let root = if context.more_job_roots.is_empty() { None } else { Some(self.workstation.job_root.as_str()) };
         if let Some(said) = sentence(&found, root) {
             context.printer.note(said);
@@ -45,12 +42,12 @@ impl Undriven<'_> {
     }
 
     async fn found(&self, context: &Context) -> Vec<String> {
-        // Another daemon that has taken its place already drives them all.
+        // Another daemon has taken over and drives them all.
         if self.workstation.daemon_runs() {
             return Vec::new();
         }
         let (Ok(open), Ok(here)) = (job_root::all_under_way(self.store).await, self.workstation.here()) else { return Vec::new() };
-        // Of what nobody can read nobody can say whether it is driven.
+        // An unreadable job's driver is unknown.
         let ours = open.into_iter().filter_map(Result::ok).filter(|dir| self.jobs.is_empty() || self.jobs.contains(dir.job()));
         let (owner, here, now) = (context.user.owner.as_str(), here.as_str(), context.clock.now());
         let read = stream::iter(ours).map(|dir: JobDir| async move {
@@ -65,7 +62,7 @@ impl Undriven<'_> {
     }
 }
 
-/// `None`: there is nothing to say. `root`: where a command is to look.
+/// `None`: there are no such jobs. `root`: the job root that the command must name.
 fn sentence(jobs: &[String], root: Option<&str>) -> Option<String> {
     let first = jobs.first()?;
     let lamp = root.map_or_else(|| "lamp".to_owned(), |root| format!("lamp --job-root {}", crate::cli::output::printer::shell_word(root)));

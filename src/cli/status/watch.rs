@@ -1,4 +1,4 @@
-//! `lamp status --watch`: the same look again and again, on a terminal in the place of the one before.
+//! `lamp status --watch`: repeats the look; on a terminal it replaces the one before.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::cli::shell::job_root;
 use crate::cli::shell::slow_notice::{never_silent, of_root};
 use crate::cli::{Context, ExitCode, Fault};
 
-/// Between two looks at a folder. A longer time is felt; a shorter one redraws before the user has read it.
+/// Between two looks at a folder. Longer is noticed; shorter redraws before the user has read it.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// The same for a bucket, where each look is some requests that cost money.
+/// The same for a bucket, where each look costs money.
 const EVERY_AWAY: Duration = Duration::from_secs(10);
 
-/// Goes on until Ctrl-C; of one job, until it has ended.
+/// Runs until Ctrl-C, or until a named job has ended.
 ///
 /// # Errors
 /// As `lamp status`.

@@ -1,19 +1,20 @@
-//! Who on this workstation still drives a job root that is about to be taken away.
+//! The processes on this workstation that still drive a job root marked for removal.
 //!
-//! What must never live here: how they are found (their locks are an adapter's).
+//! An adapter finds them by their locks.
 
 use super::setup_plan::SetupLine;
 
-/// The processes of this workstation at one job root.
+/// The processes on this workstation that use one job root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrivenHere {
     pub daemon: bool,
-    /// Jobs that have a process of their own: a `lamp run`, attached or detached, or what a stop has started.
+    /// Jobs with their own process: a `lamp run`, attached or detached, or a process that a stop
+    /// started.
     pub jobs: Vec<String>,
 }
 
-/// A daemon asks a bucket that is gone for ever, and writes its clock anew into one that was emptied: while the job root goes, it is
-/// in the way. Where the job root stays, it is told of.
+/// A daemon blocks the removal of its job root: it would query a deleted bucket forever, or write
+/// its clock into an emptied one. If the job root stays, the daemon is only reported.
 pub fn in_the_way(here: &DrivenHere, root_goes: bool) -> Vec<SetupLine> {
     let line = |thing: &str, found: &str, remark: String| SetupLine { blocks: root_goes, ..SetupLine::new(thing, found, Vec::new()).remark(remark) };
     let daemon = here.daemon.then(|| {

@@ -1,6 +1,7 @@
-//! What a check of the surroundings found, and whether that is well: facts in, a verdict and its cure out.
+//! The checks of `lamp doctor`: facts in; a verdict and its fix out.
 //!
-//! A doubt is a warning: what nobody may look at can be in order. What did not answer is unknown, and unknown is not well. What must never live here: a call.
+//! A missing permission is a warning, because the thing may be in order. No answer is `Unknown`,
+//! which does not count as in order. This module makes no calls.
 
 use serde::Serialize;
 
@@ -8,15 +9,15 @@ use super::setup_plan::{allows, managed_key, other_root, own_key, reaches};
 use crate::account::setup::{BOX_POLICY, BucketFound, Found, GROUP, ImageFound, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
 use crate::market::{Arch, Market, QuotaKind, uncounted_families};
 
-/// How a check ended; the worst is the last.
+/// How a check ended, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     Ok,
-    /// Not asked: something before it failed, or nothing here needs it.
+    /// Not checked: an earlier check failed, or nothing here needs it.
     Skipped,
     Warning,
-    /// Asked, and nobody answered: it may be well or not.
+    /// Checked, but no answer came.
     Unknown,
     Failure,
 }
@@ -26,7 +27,7 @@ pub struct Check {
     pub check: String,
     pub level: Level,
     pub said: String,
-    /// A command, or what to do.
+    /// A command or an instruction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -53,7 +54,7 @@ impl Check {
         Check { fix: Some(fix.into()), ..self }
     }
 
-    /// Nobody may look: it can still be in order. Or nobody answers.
+    /// A check without permission (a warning), or without an answer (unknown).
     pub fn unseen(check: impl Into<String>, why: &str) -> Self {
         let said = format!("cannot look: {why}");
         if why.contains("AccessDenied") || why.contains("UnauthorizedOperation") || why.contains("not authorized") {
@@ -63,19 +64,19 @@ impl Check {
     }
 }
 
-/// Of what did not answer: most often it does the next time, and else it lies on the way there.
+/// The fix for a missing answer: retry first, then check the network.
 const NO_ANSWER: &str = "`lamp doctor` again; where it stays so, the network, and what the lines `credentials` and `endpoint` say";
 
-/// Of what is not asked before AWS has said who we are.
+/// The fix for checks that need the caller's identity from AWS first.
 pub const AFTER_CREDENTIALS: &str = "what the line `credentials` says, then `lamp doctor` again";
 
 const INIT: &str = "`lamp init aws`";
 
-/// AWS refuses what was signed five minutes off; before that, two machines may disagree about a minute without harm.
+/// AWS refuses signatures that are five minutes off. One minute is harmless.
 const SKEW_WARNS_SECS: u64 = 60;
 const SKEW_FAILS_SECS: u64 = 240;
 
-/// `ahead`: how far our clock is before AWS's, in seconds.
+/// `ahead`: seconds by which our clock is ahead of AWS's.
 pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
     let name = "clock";
     let fix = "let the clock be set: `sudo timedatectl set-ntp true`";
@@ -98,7 +99,7 @@ pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
     }
 }
 
-/// An address that stands in for AWS's own.
+/// An endpoint that replaces AWS's own.
 pub fn judge_stand_in(url: &str) -> Check {
     let host = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = match host.strip_prefix('[') {
@@ -111,17 +112,17 @@ pub fn judge_stand_in(url: &str) -> Check {
     Check::warning("endpoint", format!("{url} stands in for AWS{reach}")).fix("for the real one: unset AWS_ENDPOINT_URL, and `endpoint_url` in [aws]")
 }
 
-/// A quota of GPU machines, and what AWS says of it.
+/// A quota of GPU machines, and its value at AWS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuQuota {
     pub kind: &'static QuotaKind,
     pub vcpus: Result<f64, String>,
 }
 
-/// The smallest GPU machines have four; eight is two of those, or one of the next size.
+/// The smallest GPU machines have four vCPUs; eight is two of those, or one of the next size.
 const VCPUS_TO_ASK_FOR: u32 = 8;
 
-/// How a quota is raised.
+/// How to raise a quota.
 pub fn ask_for_more(region: &str, code: &str, vcpus: u32) -> String {
     format!(
         "`aws service-quotas request-service-quota-increase --region {region} --service-code ec2 --quota-code {code} --desired-value {vcpus}`, \
@@ -129,7 +130,7 @@ pub fn ask_for_more(region: &str, code: &str, vcpus: u32) -> String {
     )
 }
 
-/// One check for each market. Neither market: no GPU machine at all.
+/// One check for each market. If both are zero, no GPU machine can be bought at all.
 pub fn judge_quotas(region: &str, quotas: &[GpuQuota]) -> Vec<Check> {
     let none_anywhere = quotas.iter().all(|quota| quota.vcpus == Ok(0.0));
     let of = |market: Market| {
@@ -210,7 +211,7 @@ pub fn judge_role(names: &SetupNames, role: &Found<RoleFound>, profile: &Found<P
         (Found::There(role), _) if allows(names, role.policy.as_ref()) => {
             Check::ok(name, format!("{it} may use {}, and nothing of EC2", names.job_root()))
         }
-        // What it should allow is known once something says where jobs are.
+        // The wanted policy is known only once a bucket is named.
         (Found::There(_), _) if names.bucket.is_empty() => {
             Check::warning(name, format!("{it} is there; no bucket is named yet that it should reach")).fix(INIT)
         }
@@ -221,7 +222,7 @@ pub fn judge_role(names: &SetupNames, role: &Found<RoleFound>, profile: &Found<P
                 }
                 _ => Check::warning(name, format!("{it} has another policy than `lamp iam box` prints")),
             };
-            // What somebody else made is theirs to change.
+            // We do not change another user's role.
             match role.owner.as_deref() == Some(&names.owner) {
                 true => check.fix(INIT),
                 false => check.fix(format!(
@@ -265,7 +266,7 @@ pub fn judge_spot_role(found: &Found<()>) -> Check {
     }
 }
 
-/// `armed`: whether jobs here have an alarm, where their file does not say otherwise.
+/// `armed`: whether jobs here have an alarm by default.
 pub fn judge_alarm_role(armed: bool, found: &Found<()>) -> Check {
     let name = "alarm role";
     match found {
@@ -277,7 +278,8 @@ pub fn judge_alarm_role(armed: bool, found: &Found<()>) -> Check {
     }
 }
 
-/// `configured`: the image that jobs have where their file does not say otherwise, if it is not `dlami`; `arch`: what their machines are.
+/// `configured`: the default image of jobs, unless it is `dlami`; `arch`: their machines'
+/// architecture.
 pub fn judge_image(region: &str, configured: Option<&str>, arch: Arch, found: &ImageFound) -> Check {
     let name = format!("image, {region}");
     let words = configured.unwrap_or("dlami");
@@ -302,7 +304,7 @@ pub fn judge_image(region: &str, configured: Option<&str>, arch: Arch, found: &I
     }
 }
 
-/// `in_dollars`: a bid is a price, where a job file does not say otherwise, and no on-demand price is needed for it.
+/// `in_dollars`: the default bid is a price in dollars, which needs no on-demand price.
 pub fn judge_price_list(region: &str, in_dollars: bool, found: &Found<()>) -> Check {
     let name = format!("price list, {region}");
     match found {
@@ -317,13 +319,13 @@ pub fn judge_price_list(region: &str, in_dollars: bool, found: &Found<()>) -> Ch
     }
 }
 
-/// What is known of the price of a disk in a region: what has none is not bought.
+/// Sources of the disk price in a region. Without a price nothing is bought there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskPrice {
     pub region: String,
     /// The shipped catalogue has one.
     pub shipped: bool,
-    /// Whether AWS's price list names one; why that is not known.
+    /// Whether AWS's price list has one, or why that is unknown.
     pub listed: Result<bool, String>,
 }
 
@@ -333,7 +335,7 @@ impl DiskPrice {
     }
 }
 
-/// Whether machines can be bought where they may be: without the price of its disk none is.
+/// A machine needs a known disk price; checks where that exists.
 pub fn judge_disk_prices(prices: &[DiskPrice]) -> Check {
     let name = "disk price";
     let names = |known: bool| prices.iter().filter(|price| price.is_known() == known).map(|price| price.region.as_str()).collect::<Vec<_>>();
@@ -351,7 +353,7 @@ pub fn judge_disk_prices(prices: &[DiskPrice]) -> Check {
     Check::new(name, level, said).fix(fix)
 }
 
-/// What `lamp init aws` says of regions whose disks the shipped catalogue has no price of.
+/// The remark of `lamp init aws` about regions without a disk price in the catalogue.
 pub fn unpriced_disks(regions: &[String]) -> String {
     format!(
         "the shipped catalogue does not know what a disk costs in {}: machines are bought there only where AWS's price list can be read \
@@ -360,7 +362,7 @@ pub fn unpriced_disks(regions: &[String]) -> String {
     )
 }
 
-/// The worst of all; without any, all is well.
+/// The worst level; `Ok` without checks.
 pub fn worst(checks: &[Check]) -> Level {
     checks.iter().map(|check| check.level).max().unwrap_or(Level::Ok)
 }

@@ -1,4 +1,5 @@
-//! Decisions on an account: what its setup needs, what a proof shows, what `doctor` says.
+//! Decisions about an account: the steps of its setup, the meaning of a proof, the checks of
+//! `doctor`.
 
 pub mod active_drivers;
 pub mod doctor;

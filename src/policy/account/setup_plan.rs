@@ -1,10 +1,10 @@
-//! From what stands in an account to what should: which steps, and why not.
+//! Plans the setup of an account: from found to wanted.
 //!
 //! ```text
-//!   SetupNames + SetupFound  ->  one line for each thing: what is there, what will be done, what stands in the way
+//!   SetupNames + SetupFound  ->  one line for each thing: what is there, what will be done, what blocks it
 //! ```
-//! What somebody else made is never changed: without our owner tag a thing is used as it is, or refused. What must never
-//! live here: a call.
+//! A thing without our owner tag is never changed: it is used as it is, or refused. This module
+//! makes no calls.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -16,17 +16,17 @@ use crate::account::setup::{
 };
 use crate::job::JobId;
 
-/// One thing: a row of what is shown before anything is done.
+/// One thing: a row of the plan that the user sees first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SetupLine {
     pub thing: String,
     pub found: String,
     pub steps: Vec<SetupStep>,
-    /// What the user should know of it.
+    /// A remark for the user.
     pub remark: Option<String>,
-    /// Nothing at all is done while this stands in the way.
+    /// It blocks the whole setup.
     pub blocks: bool,
-    /// No machine is bought here, and `lamp init aws` cannot change that.
+    /// No machine can be bought here, and `lamp init aws` cannot change that.
     pub lacks: bool,
 }
 
@@ -43,21 +43,21 @@ impl SetupLine {
         SetupLine { blocks: true, ..SetupLine::new(thing, "unknown", Vec::new()).remark(why) }
     }
 
-    /// What will be done, in words.
+    /// The steps in words.
     pub fn will(&self) -> String {
         if self.steps.is_empty() { "nothing".to_owned() } else { self.steps.iter().map(SetupStep::words).collect::<Vec<_>>().join(", ") }
     }
 }
 
-/// Whether the role of the machines may be bound to another job root than the one that it is bound to.
+/// Whether the machines' role may be bound to another job root than now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rebind {
     Refused,
-    /// The user has asked for it, and no machine runs.
+    /// The user asked for it, and no machine runs.
     Asked,
 }
 
-/// What makes the account ready.
+/// The plan that makes the account ready.
 pub fn plan_setup(names: &SetupNames, found: &SetupFound, rebind: Rebind) -> Vec<SetupLine> {
     let mut lines = vec![bucket(names, &found.bucket), role(names, &found.role, rebind), profile(names, &found.profile)];
     lines.extend(found.regions.iter().map(|region| group(names, region)));
@@ -111,12 +111,12 @@ fn bucket(names: &SetupNames, found: &Found<BucketFound>) -> SetupLine {
     SetupLine::new(thing, said, tag.into_iter().chain(settings(bucket).into_iter().filter(|(is, _, _)| !is).map(|(_, _, step)| step)).collect())
 }
 
-/// Why a bucket that encrypts with a KMS key of its owner's cannot hold jobs.
+/// Why a bucket with the owner's own KMS key cannot hold jobs.
 pub fn own_key(bucket: &str, key: &str) -> String {
     format!("{bucket} encrypts with a KMS key of your own ({key}), which the role of the machines may not use: none would reach its job")
 }
 
-/// The cure, as it is typed.
+/// The command that fixes it.
 pub fn managed_key(bucket: &str) -> String {
     format!(
         "`aws s3api put-bucket-encryption --bucket {bucket} --server-side-encryption-configuration \
@@ -124,26 +124,26 @@ pub fn managed_key(bucket: &str) -> String {
     )
 }
 
-/// Whether what a role allows is what the machines of this job root need.
+/// Whether a role's policy is exactly the one that this job root's machines need.
 pub fn allows(names: &SetupNames, policy: Option<&Value>) -> bool {
     policy == Some(&names.permissions().policy(PolicyName::Box))
 }
 
-/// What the first words about S3 in a policy allow, without the star at their end: `bucket/prefix/jobs/`, or `bucket/prefix/` as
-/// `lamp` wrote it once.
+/// The first S3 resource in a policy, without its final star: `bucket/prefix/jobs/`, or
+/// `bucket/prefix/` in older versions of `lamp`.
 fn root_of(policy: Option<&Value>) -> Option<String> {
     let root = |statement: &Value| Some(statement["Resource"].as_str()?.split_once(":s3:::")?.1.strip_suffix('*')?.to_owned());
     policy?["Statement"].as_array()?.iter().find_map(root)
 }
 
-/// The other job root that the policy of a role names; `None`: it is this one, or none that can be read.
+/// The other job root in a role's policy; `None`: it is this one, or cannot be read.
 pub fn other_root(names: &SetupNames, policy: Option<&Value>) -> Option<String> {
     let (root, ours) = (root_of(policy)?, format!("{}/{}", names.bucket, names.prefix));
     let other = root.strip_suffix("jobs/").unwrap_or(&root).trim_end_matches('/');
     (root != ours && root != format!("{ours}jobs/")).then(|| format!("s3://{other}"))
 }
 
-/// Whether machines reach the jobs of this root with it: what is wider reaches them too.
+/// Whether machines can reach this root's jobs with it. A wider policy reaches them too.
 pub fn reaches(names: &SetupNames, policy: Option<&Value>) -> bool {
     root_of(policy).is_some_and(|root| format!("{}/{}jobs/", names.bucket, names.prefix).starts_with(&root))
 }
@@ -248,7 +248,7 @@ fn service_role(of: &str, found: &Found<()>, step: SetupStep) -> SetupLine {
     }
 }
 
-/// What takes away what `plan_setup` made, and nothing else.
+/// Plans the removal of exactly what `plan_setup` made.
 pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete_jobs: bool) -> Vec<SetupLine> {
     let ours = |owner: &Option<String>| owner.as_deref() == Some(&names.owner);
     let mut lines = Vec::new();
@@ -256,7 +256,7 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
         let thing = format!("security group {} in {}", names.group, region.place());
         let delete = |group: &GroupFound| vec![SetupStep::DeleteGroup { region: region.region.clone(), id: group.id.clone() }];
         lines.push(removal(thing, &region.group, |group| ours(&group.owner), delete));
-        // Of before `aws.subnets` said otherwise.
+        // Groups made before `aws.subnets` named another network.
         let of_before = region.elsewhere.iter().filter(|group| ours(&group.owner));
         lines.extend(of_before.map(|group| SetupLine::new(format!("security group {} in {}", group.id, region.region), "ours", delete(group))));
     }
@@ -292,7 +292,8 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
     lines
 }
 
-/// A job that waits would be launched by whoever drives it, without the rights and the group that its machine needs.
+/// A waiting job blocks the removal: its controller would launch a machine without permissions or
+/// group.
 pub fn jobs_without_an_end(jobs: &[JobId]) -> Option<SetupLine> {
     let first = jobs.first()?;
     let line = SetupLine::new(counted(jobs.len() as u64, "job"), "without an end", Vec::new());
@@ -301,30 +302,30 @@ pub fn jobs_without_an_end(jobs: &[JobId]) -> Option<SetupLine> {
     Some(SetupLine { blocks: true, ..line.remark(format!("{all}{more} may still be launched: end each of them first: `lamp cancel {first}`")) })
 }
 
-/// What is known of an account before a launch.
+/// The facts about an account before a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyFound {
     /// The job root is a folder of this workstation.
     pub root_is_folder: bool,
     pub bucket: Found<()>,
     pub profile: Found<ProfileFound>,
-    /// The role of the same name.
+    /// The role with the same name.
     pub role: Found<RoleFound>,
-    /// Empty where nobody looked, or where the user named subnets of another network.
+    /// Empty if not looked up, or if the user named subnets of another network.
     pub regions: Vec<RegionFound>,
 }
 
-/// One thing that a launch needs and that is not there.
+/// One missing thing that a launch needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lack {
     pub what: String,
-    /// What to type, where it is not `lamp init aws`.
+    /// The command to type, unless it is `lamp init aws`.
     pub cure: Option<String>,
     /// Without it there is not even a plan.
     pub blocks_plan: bool,
 }
 
-/// All that a launch would miss. What nobody could see is not missing: the call itself will tell.
+/// All that a launch would miss. A failed look-up does not count as missing: the launch will tell.
 pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
     let by_init = |what: String| Lack { what, cure: None, blocks_plan: false };
     let mut lacks = Vec::new();
@@ -338,8 +339,8 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
         Found::There(profile) if profile.roles.is_empty() => Some(format!("no role in the instance profile `{}`", names.role)),
         Found::There(_) | Found::Unknown(_) => None,
     };
-    // `lamp init aws` makes things by its own names only.
-    // An id is given by AWS: nobody makes one.
+    // `lamp init aws` makes things only under its own names. An id (`sg-...`) comes from AWS, so
+    // the user cannot make it.
     let make = if names.group.starts_with("sg-") { "name one that is there" } else { "make it" };
     let cure = |ours: bool, make: &str, key: &str| (!ours).then(|| format!("{make}, or take `{key}` out of [aws] in the configuration"));
     lacks.extend(profile.map(|what| Lack { cure: cure(names.role == BOX_ROLE, "make it", "instance_profile"), ..by_init(what) }));
@@ -361,7 +362,7 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
     lacks
 }
 
-/// The machines' role, where it is for another job root: each machine would boot, reach nothing and bill.
+/// The machines' role is for another job root: each machine would boot, reach no job, and bill.
 fn bound_elsewhere(names: &SetupNames, found: &ReadyFound) -> Option<Lack> {
     let (role, profile) = (found.role.there()?, found.profile.there()?);
     let policy = role.policy.as_ref();
@@ -395,7 +396,7 @@ fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, steps:
     }
 }
 
-/// Only the job root goes. What else the bucket holds stays, whosever it is, and keeps the bucket.
+/// Deletes only the job root. If the bucket holds other objects, they and the bucket stay.
 fn bucket_removal(names: &SetupNames, found: &Found<BucketFound>, used: &InUse, delete_jobs: bool) -> SetupLine {
     let ours = |bucket: &BucketFound| bucket.owner.as_deref() == Some(&names.owner);
     let mut line = removal(format!("bucket {}", names.bucket), found, ours, |_| vec![SetupStep::DeleteBucket]);

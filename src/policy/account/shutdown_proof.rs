@@ -1,11 +1,12 @@
-//! Does a machine end when nobody watches it? What a trial asks for, what its end has proven, and how long that holds.
+//! Does an unwatched machine end by itself? Plans a trial, judges its end, and dates the proof.
 //!
 //! ```text
-//!   trial ──> spec of a small job ──> (launched and driven as any other) ──> settled, ending ──> Tried
-//!   the newest proof, now ──> Standing ──> may a machine be left alone?
+//!   trial ──> spec of a small job ──> (launched and driven like any other) ──> settled, ending ──> Tried
+//!   the newest proof, now ──> Standing ──> may a machine run unattended?
 //! ```
-//! The switch under trial is the first that may act: the deadline unit's machine is no orphan before its unit has had its
-//! time, and on the machine of a sweep it is set to later than all that is proven there. What must never live here: a call, a machine's price.
+//! The switch under trial must act first. In a trial of the deadline unit, the machine becomes an
+//! orphan only after the unit's time. In a trial of a sweep, the unit is set later than the proven
+//! times. This module makes no calls.
 
 use std::time::Duration;
 
@@ -19,46 +20,50 @@ use crate::job::{
 };
 use crate::market::{Cloud, GpuRequirement, Span, elapsed};
 
-/// How long a proof is good for. Images, roles and the sweeper change in months; every day would cost a cent and ten minutes of
-/// somebody's patience.
+/// How long a proof holds. Images, roles and the sweeper change in months. A daily proof would cost
+/// a cent and ten minutes each time.
 pub const HOLDS: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// A proof of a workstation whose clock is ahead counts as of now; one that is dated later than this says nothing.
+/// A proof from a clock that is slightly ahead counts as of now. A later date makes it invalid.
 const AHEAD_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The lease of a trial: the shortest that a job file may ask for.
 pub const LEASE: Span = Span::from_secs(2 * 60);
 
-/// After its lease: three minutes of boot before the unit is armed (the lease is counted from the launch here, and from the
-/// arming on the machine), a minute until the unit looks, two until the power is off.
+/// Time after the lease: three minutes of boot before the unit is armed, one until the unit looks,
+/// two for the power-off. Here the lease counts from the launch; on the machine, from the arming.
 const DEADLINE_WITHIN: Span = Span::from_secs(6 * 60);
 
-/// After its lease: five minutes to the next visit, five more where the second look is left to the one after, two for the call.
+/// Time after the lease: five minutes to the next visit, five more if the second look needs another
+/// visit, two for the call.
 const SWEEP_WITHIN: Span = Span::from_secs(12 * 60);
 
-/// Beyond the patience with a switch: the machine's last moment must not be what ends it.
+/// Time after the switch's deadline until the hard cap, so that the cap is not what ends the
+/// machine.
 const CAP_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// Beyond the patience with a sweep its machine powers itself off: later than everything that is proven on it, and soon enough
-/// where the prover died, no daemon runs and the sweeper is broken. With its ordinary times that is 24 minutes after its boot.
+/// Time after the sweep's deadline until the machine powers itself off. That is later than all
+/// proven times, and a safety net if the prover, the daemon and the sweeper all fail. Normally 24
+/// minutes after boot.
 const LAST_RESORT_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// Who found no machine for so long beyond the patience finds none: somebody waits for the result at a terminal.
+/// How long a trial looks for a machine beyond its normal time: the user waits at a terminal.
 const TRIES_FOR: Duration = Duration::from_secs(30 * 60);
 
-/// A launch and an end are told to the second, each rounded its own way.
+/// Launch and end are reported to the second, each rounded separately.
 const ROUNDING: Duration = Duration::from_secs(2);
 
-/// Small machines of the ordinary processor, cheapest first in most regions; the micro ones are what a new account may have.
+/// Small x86 machines, cheapest first in most regions. A new account may have only the micro ones.
 pub const TYPES: [&str; 6] = ["t3a.nano", "t3.nano", "t3a.micro", "t3.micro", "t2.nano", "t2.micro"];
 
-/// Amazon Linux 2023: small, and in every region. Its systemd (252) stands between those of Ubuntu 22.04 and 24.04.
+/// Amazon Linux 2023: small, and in every region. Its systemd (252) is between the versions of
+/// Ubuntu 22.04 and 24.04.
 pub const IMAGE: &str = "ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
 
-/// The size of that image's own disk.
+/// Size of that image's own disk, in GiB.
 const DISK_GIB: u32 = 8;
 
-/// How long a switch has after the lease, before whoever made the trial ends the machine.
+/// How long a switch has after the lease before the prover ends the machine.
 pub fn within(switch: Switch) -> Span {
     match switch {
         Switch::DeadlineUnit => DEADLINE_WITHIN,
@@ -66,7 +71,8 @@ pub fn within(switch: Switch) -> Span {
     }
 }
 
-/// What a sweep reads from the machine's tags: from when on it may be taken for an orphan. `patience` is the job's own.
+/// The boot time in the machine's tags, after which a sweep may judge it an orphan. `patience` is
+/// the job's.
 pub fn boot_tag(trial: &Trial, patience: Span) -> Span {
     match trial.switch {
         Switch::DeadlineUnit => patience,
@@ -74,8 +80,8 @@ pub fn boot_tag(trial: &Trial, patience: Span) -> Span {
     }
 }
 
-/// How long after its boot the machine's own deadline unit powers it off: what is tried, or what stands behind a sweep that never
-/// comes. No machine is without one. `patience` is the job's own.
+/// How long after its boot the machine's deadline unit powers it off. It is the switch under trial,
+/// or the safety net behind a sweep. Every machine has one. `patience` is the job's.
 pub fn armed(trial: &Trial, patience: Span) -> Span {
     match trial.switch {
         Switch::DeadlineUnit => trial.lease,
@@ -83,8 +89,8 @@ pub fn armed(trial: &Trial, patience: Span) -> Span {
     }
 }
 
-/// The job of a trial: the smallest machine, no agent, no second attempt, and an end to looking for a machine. `within` is that of
-/// the switch, or a test's.
+/// The job of a trial: the smallest machine without an agent, a single attempt, and a deadline for
+/// the launch. `within` is the switch's time, or a test's.
 pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types: &[String]) -> Spec {
     let patience = trial.lease.duration() + within.duration();
     let machine = MachineSpec {
@@ -120,9 +126,9 @@ pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types
     }
 }
 
-/// What the end of a trial has proven. `ending` is what of ours has recorded that it ended the machine.
+/// Judges the end of a trial. `ending`: our own record of ending the machine.
 ///
-/// `None`: no machine was ever launched, and nothing was tried.
+/// `None`: no machine was launched.
 pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option<&Ending>) -> Option<Tried> {
     let (plan, settled) = (&record.plan, &record.settled);
     let (instance, from, to) = (settled.instance.clone()?, settled.billed_from?, settled.billed_to?);
@@ -175,7 +181,7 @@ pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option
     })
 }
 
-/// What a sweep was worth that the cloud's own sweeper did not make.
+/// The limit of a sweep that did not come from the sweeper in the cloud.
 fn of_whom(ending: &Ending) -> &'static str {
     if ending.by.starts_with(&Ending::by_sweep(SWEEPER)) {
         ", with no workstation in it"
@@ -184,8 +190,9 @@ fn of_whom(ending: &Ending) -> &'static str {
     }
 }
 
-/// What a proof does not say to this owner, in words; `None`: every switch was tried, and the sweep was their own in the cloud. A
-/// daemon sweeps as long as its workstation is on, and somebody else's sweeper looks after their machines alone.
+/// The gaps of a proof for this owner; `None`: every switch was tried, with the owner's own
+/// sweeper. A daemon sweeps only while its workstation runs. Another owner's sweeper protects only
+/// their machines.
 pub fn not_tried(proof: &Proof, owner: &str) -> Option<String> {
     let sweeps: Vec<&Tried> = proof.trials.iter().filter(|tried| tried.switch == Switch::Sweep).collect();
     let of_ours = swept_by_own(owner);
@@ -200,21 +207,21 @@ pub fn not_tried(proof: &Proof, owner: &str) -> Option<String> {
     Some(format!("{less}{}", unknown.unwrap_or_default()))
 }
 
-/// What is said first of a sweep that an owner's sweeper in the cloud has made.
+/// The beginning of the text for a sweep by the owner's sweeper in the cloud.
 pub fn swept_by_own(owner: &str) -> String {
     format!("{} ended it", Ending::by_sweep(&sweeper::name(owner)))
 }
 
-/// What was begun counts: a bound is never said to be better than it was.
+/// Rounds up, so that a bound never looks better than it was.
 fn whole_seconds(time: Duration) -> Span {
     Span::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
-/// What the newest proof of an account and region says today.
+/// The state of the newest proof for an account and region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Standing<'a> {
     None,
-    /// The newest has failed: what an older one said does not count.
+    /// The newest failed, so older ones do not count.
     Failed(&'a Proof),
     Old(&'a Proof),
     /// Dated in the future: a clock was wrong.
@@ -237,7 +244,7 @@ impl Standing<'_> {
         matches!(self, Standing::Good(_))
     }
 
-    /// As it follows on "in REGION": why no machine there may be left alone.
+    /// Continues the text "in REGION": why no machine there may run unattended.
     pub fn words(&self) -> String {
         match self {
             Standing::None => "has no proof".to_owned(),
@@ -249,7 +256,7 @@ impl Standing<'_> {
     }
 }
 
-/// The line of `lamp doctor`. Without a proof nothing is broken: a detached launch asks for one.
+/// The line of `lamp doctor`. A missing proof is only a warning; a detached launch requires one.
 pub fn check(region: &str, owner: &str, found: Result<&[Proof], &String>, now: Timestamp) -> Check {
     let name = format!("proof, {region}");
     let proofs = match found {
@@ -273,7 +280,6 @@ pub fn check(region: &str, owner: &str, found: Result<&[Proof], &String>, now: T
     }
 }
 
-/// Until when a proof holds.
 pub fn good_until(proof: &Proof) -> Timestamp {
     proof.at.saturating_add(HOLDS).unwrap_or(Timestamp::MAX)
 }

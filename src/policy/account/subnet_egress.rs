@@ -1,17 +1,17 @@
-//! Whether a machine in a subnet that the user has named reaches what it needs, by the routes that the subnet has.
+//! Whether machines in the user's subnets can reach the internet, judged by the subnets' routes.
 //!
 //! ```text
-//!   0.0.0.0/0 ──> internet gateway, and the subnet gives public addresses ──> it does
-//!             ├─> a NAT, a transit gateway, a machine of somebody's ────────> it does, as far as routes say
-//!             └─> a gateway without an address, nothing, a dead end ────────> only by endpoints, which nobody can judge from here
+//!   0.0.0.0/0 ──> internet gateway, and the subnet gives public addresses ──> yes
+//!             ├─> a NAT, a transit gateway, another machine ────────────────> yes, as far as routes tell
+//!             └─> a gateway without an address, no route, a dead route ─────> only by endpoints, which this cannot check
 //! ```
-//! A machine that cannot fetch its agent powers itself off after some minutes, which are billed, and says why on its console alone. What
-//! must never live here: a call.
+//! A machine that cannot fetch its agent powers itself off after some billed minutes. It reports
+//! the reason only on its console. This module makes no calls.
 
 use super::doctor::Check;
 use crate::account::setup::{Found, SubnetFound, WayOut};
 
-/// `found`: the subnets of the configuration that are in this region; none of them says nothing.
+/// `found`: the configured subnets of this region; `None` if there are none.
 pub fn judge_subnets(region: &str, found: &Found<Vec<SubnetFound>>) -> Option<Check> {
     let name = format!("subnets, {region}");
     let subnets = match found {
@@ -30,7 +30,7 @@ pub fn judge_subnets(region: &str, found: &Found<Vec<SubnetFound>>) -> Option<Ch
     Some(Check::warning(name, said).fix(cure(region, first)))
 }
 
-/// Why a machine there has no way to the internet; `None`: it has one.
+/// Why a machine there cannot reach the internet; `None`: it can.
 fn no_way_out(subnet: &SubnetFound) -> Option<&'static str> {
     match subnet.way_out {
         WayOut::Gateway if subnet.gives_address => None,
@@ -54,7 +54,7 @@ fn cure(region: &str, subnet: &SubnetFound) -> String {
     }
 }
 
-/// Of subnets that no region has.
+/// Subnets that are in no configured region.
 pub fn judge_absent(absent: &[String]) -> Option<Check> {
     let is = if absent.len() == 1 { "is" } else { "are" };
     let said = format!("{} {is} in none of the regions", absent.join(", "));

@@ -1,9 +1,9 @@
-//! From what stands of a sweeper in the cloud to what should: which steps, and whether it is well.
+//! Plans the setup of the sweeper in the cloud, and judges its state.
 //!
 //! ```text
-//!   Sweeper + SweeperFound  ->  one line for each thing, as policy::account::setup_plan has them
+//!   Sweeper + SweeperFound  ->  one line for each thing, as in policy::account::setup_plan
 //! ```
-//! As there, what somebody else made is used as it is. What must never live here: a call.
+//! As there, another user's things are used as they are. This module makes no calls.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn steps(steps: impl IntoIterator<Item = SweeperStep>) -> Vec<SetupStep> {
     steps.into_iter().map(SetupStep::Sweeper).collect()
 }
 
-/// What makes the sweeper of this owner, or makes it as it should be.
+/// The plan that creates or repairs this owner's sweeper.
 pub fn plan_sweeper(names: &SetupNames, wanted: &Sweeper, found: &SweeperFound) -> Vec<SetupLine> {
     let permissions = names.permissions();
     let (own, call) = (permissions.policy(PolicyName::Sweeper), permissions.policy(PolicyName::SweeperSchedule));
@@ -76,7 +76,7 @@ fn function(names: &SetupNames, wanted: &Sweeper, found: &Found<FunctionFound>) 
         (Found::There(_), Err(why)) => without("there", why),
         (Found::There(there), Ok(program)) => {
             let program = (there.program != *program).then_some(SweeperStep::SendProgram);
-            // The processor that it runs on comes with the program.
+            // The architecture changes together with the program.
             let set = (there.settings != wanted.settings).then_some(SweeperStep::SetFunction);
             let said = match (&program, &set) {
                 (None, None) => "there, with this program",
@@ -101,12 +101,13 @@ fn schedule(wanted: &Sweeper, found: &Found<ScheduleFound>) -> SetupLine {
     }
 }
 
-/// What takes a sweeper away; nothing, and no line, where there is none. The schedule goes first, so that it calls nothing that
-/// is half gone.
+/// Plans the removal of a sweeper; empty if there is none. The schedule goes first, so that it does
+/// not call a half-removed function.
 pub fn plan_sweeper_removal(names: &SetupNames, found: &SweeperFound, used: &InUse) -> Vec<SetupLine> {
     let (name, ours) = (names.sweeper(), |owner: &Option<String>| owner.as_deref() == Some(&names.owner));
     let is_ours = [found.function.there().map(|function| ours(&function.owner)), found.role.there().map(|role| ours(&role.owner))];
-    // What carries no tag is ours with what carries one; and of a sweeper that is half gone, by the owner in its name.
+    // Untagged parts are ours if a tagged part is. In a half-removed sweeper, the owner in the name
+    // decides.
     let belongs = is_ours.contains(&Some(true)) || (found.function == Found::Nothing && found.role == Found::Nothing);
     let lines = [
         removal(format!("schedule {name}"), &found.schedule, |_| belongs, SweeperStep::DeleteSchedule),
@@ -122,7 +123,8 @@ pub fn plan_sweeper_removal(names: &SetupNames, found: &SweeperFound, used: &InU
     lines.into_iter().flatten().chain(records).collect()
 }
 
-/// Whoever may not look at AWS Lambda has most likely never had a sweeper: that keeps nobody from taking the rest away.
+/// A user without permission for Lambda has probably not set up a sweeper, so the removal
+/// continues.
 fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, step: SweeperStep) -> Option<SetupLine> {
     match found {
         Found::Nothing => None,
@@ -132,10 +134,10 @@ fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, step: 
     }
 }
 
-/// Three visits that did not come are no accident.
+/// Three missed visits are more than an accident.
 const LATE: Duration = Duration::from_secs(16 * 60);
 
-/// What a doctor sees of a sweeper.
+/// Findings of `lamp doctor` about a sweeper.
 #[derive(Clone, Debug)]
 pub struct SweeperSeen {
     pub name: String,
@@ -145,7 +147,7 @@ pub struct SweeperSeen {
     pub visit: Result<Option<(Visit, Timestamp)>, String>,
 }
 
-/// Whether it is there, switched on, and comes, as the same program as this one (`version`).
+/// Whether it exists, is enabled, visits, and has the same `version` as this program.
 pub fn judge_sweeper(job_root: &str, version: &str, seen: &SweeperSeen, now: Timestamp) -> Check {
     let (check, name) = ("sweeper", &seen.name);
     let again = "`lamp init aws --sweeper` makes it as it should be";
@@ -185,7 +187,8 @@ pub fn judge_sweeper(job_root: &str, version: &str, seen: &SweeperSeen, now: Tim
                     Check::warning(check, format!("{came}: {id} of job {job} has been stopped for {days} days{more}, and its disk bills"))
                         .fix(format!("`lamp cancel {job}` gives it up, `lamp start {job}` goes on with it"))
                 }
-                // Its decision is the program's own: what was mended since does not hold for the machines that it looks after.
+                // The sweeper decides with its own version, so later fixes do not protect its
+                // machines.
                 None if visit.version != version => {
                     let said = format!("{came}, as Lamplighter {}, and this is {version}", visit.version);
                     Check::warning(check, said).fix("`lamp init aws --sweeper`, typed with the newer of the two, sends it")

@@ -1,11 +1,10 @@
-//! Whether a proof must try a sweeper: what was found of it in the account and in the job root, and what a sweep by somebody else
-//! is then worth.
+//! Whether a proof must try the sweeper, and the value of a sweep by another program.
 //!
 //! ```text
-//!   function, schedule, when the newest visit was recorded ──> Expected ──> is a sweep tried, and what is said of it?
+//!   function, schedule, time of the newest visit ──> Expected ──> is a sweep tried, and what is reported?
 //! ```
-//! A sweeper that is installed and has stopped is what a proof is there to find: it is tried whether it comes or not. What must
-//! never live here: a call, whether the sweeper is as it should be (`policy::account::sweeper_plan`).
+//! A proof must find a sweeper that is installed but has stopped. Such a sweeper is therefore tried
+//! too. `policy::account::sweeper_plan` judges its settings. This module makes no calls.
 
 use std::time::Duration;
 
@@ -16,11 +15,11 @@ use crate::account::sweeper::{FunctionFound, ScheduleFound};
 use crate::job::{Switch, Tried};
 use crate::market::elapsed;
 
-/// A sweeper comes every five minutes. Less than three of its visits, and one that AWS called late is told of as missing; more, and
-/// a daemon's sweep stands in for one that has stopped.
+/// Three visits, at one every five minutes. With less, one late call by AWS counts as missing. With
+/// more, a daemon's sweep hides a stopped sweeper.
 const VISITED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
-/// What can be known of a sweeper before a proof.
+/// The facts about a sweeper before a proof.
 #[derive(Clone, Debug)]
 pub struct SweeperFacts {
     pub name: String,
@@ -37,18 +36,18 @@ pub struct SweeperFacts {
 pub enum Expected {
     /// It came just now.
     Comes,
-    /// It is installed, or was here once, and does not come: how that is said.
+    /// It is installed or was here before, but does not come; the text for the user.
     Missing(String),
-    /// It looks after another job root, and never came to this one.
+    /// It serves another job root and never came to this one.
     Elsewhere(String),
-    /// The account has never had one, as far as this job root and this region go.
+    /// This job root and region show no sweeper.
     Nobody,
-    /// Why it could not be read whether there is one.
+    /// Why the look-up failed.
     Unknown(String),
 }
 
 impl Expected {
-    /// Whether a machine must be left to it.
+    /// Whether the proof must leave a machine to it.
     pub fn is_tried(&self) -> bool {
         matches!(self, Expected::Comes | Expected::Missing(_))
     }
@@ -57,7 +56,8 @@ impl Expected {
 pub fn expected(facts: &SweeperFacts, now: Timestamp) -> Expected {
     let SweeperFacts { name, function, schedule, .. } = facts;
     match &facts.came {
-        // Wherever it is installed, that it comes is what counts; and one that came once and is gone is as broken as one that hangs.
+        // A recent visit counts wherever it is installed. A sweeper that came once and is gone
+        // counts as broken.
         Ok(Some(at)) if elapsed(*at, now) <= VISITED_WITHIN => return Expected::Comes,
         Ok(Some(at)) => return Expected::Missing(format!("{name} has not come since {at:.0}, and should come every five minutes")),
         Ok(None) | Err(_) => {}
@@ -76,13 +76,14 @@ pub fn expected(facts: &SweeperFacts, now: Timestamp) -> Expected {
     }
 }
 
-/// Whether somebody else than this owner's sweeper in the cloud ended the machine of a sweep.
+/// Whether another program than this owner's sweeper ended the machine of a sweep.
 pub fn is_by_another(tried: &Tried, own: &str) -> bool {
     tried.switch == Switch::Sweep && tried.proven && !tried.said.starts_with(own)
 }
 
-/// What a sweep by another is worth: nothing, where a sweeper should have come and did not. Its daemon or its user's hand would hide
-/// that for as long as the proof holds. `before` and `after` the trial; what could no longer be read has not come.
+/// A sweep by another program proves nothing if the owner's sweeper was due and missing. It would
+/// hide that for as long as the proof holds. `before` and `after` the trial; an unreadable state
+/// counts as missing if it was missing before.
 pub fn stands_in(mut tried: Tried, before: &Expected, after: &Expected) -> Tried {
     let missing = match (before, after) {
         (_, Expected::Missing(missing)) | (Expected::Missing(missing), Expected::Unknown(_)) => missing,

@@ -1,16 +1,16 @@
-//! What a cloud bills for a machine's time.
+//! The cloud's bill for a machine's time.
 //!
-//! EC2, for Linux: by the second, a minute at least for each run; nothing for the machine itself when EC2 takes a spot
-//! machine back within its first hour ("Billing for interrupted Spot Instances" in the EC2 user guide). Its disk and its
-//! address are billed by themselves, whoever ended it.
+//! EC2 bills Linux by the second, at least a minute per run. A spot machine that EC2 interrupts in
+//! its first hour is free ("Billing for interrupted Spot Instances" in the EC2 user guide). Its
+//! disk and address are always billed.
 //!
 //! ```text
-//!   billed time x price of the plan ── on demand, this workstation: what is billed
-//!                                  └── spot: what a person was shown. It is billed by the price in effect, which moves
-//!   prices of that time ───────────────> their steps, none above the bid
-//!   not to be had ─────────────────────> the bid all the time, marked as an estimate
+//!   billed time x price of the plan ── on demand, this workstation: the bill
+//!                                  └── spot: the price that was shown; the bill uses the price in effect, which moves
+//!   prices of that time ──────────────> their steps, none above the bid
+//!   prices unknown ───────────────────> the bid all the time, marked as an estimate
 //! ```
-//! What must never live here: who asks for the prices.
+//! The caller fetches the prices.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ use crate::market::{Cloud, Market, Offer, PriceHistory, Usd, UsdPerHour};
 /// The least that EC2 bills for one run of a machine.
 const EC2_LEAST: Duration = Duration::from_secs(60);
 
-/// A spot machine that EC2 takes back sooner is free.
+/// A spot machine that EC2 interrupts sooner is free.
 const EC2_FREE_IF_TAKEN_WITHIN: Duration = Duration::from_secs(3600);
 
-/// Whether a machine on demand that ran for at most so long is billed the least that there is, however long it ran. Spot machines
-/// are free where EC2 takes them.
+/// Whether an on-demand machine is billed the minimum, for any run up to this length. Spot is
+/// excluded, because EC2's interruptions make it free.
 pub(crate) fn is_the_least(offer: &Offer, ran_at_most: Duration) -> bool {
     offer.cloud == Cloud::Aws && offer.market == Market::OnDemand && ran_at_most <= EC2_LEAST
 }
@@ -39,7 +39,7 @@ pub(crate) fn billed(cloud: Cloud, ran: Duration) -> Duration {
     }
 }
 
-/// What that costs at the price of the plan. `taken`: the cloud itself ended the machine.
+/// The cost at the plan's price. `taken`: the cloud itself ended the machine.
 pub(crate) fn cost(offer: &Offer, billed: Duration, taken: bool) -> Usd {
     if is_free(offer, billed, taken) { offer.extras.cost_of(billed) } else { offer.hourly().cost_of(billed) }
 }
@@ -49,8 +49,8 @@ fn is_free(offer: &Offer, billed: Duration, taken: bool) -> bool {
     offer.cloud == Cloud::Aws && offer.market == Market::Spot && taken && billed < EC2_FREE_IF_TAKEN_WITHIN
 }
 
-/// From when on the prices must be known that a settled attempt was billed by; `None`: its price was the plan's, or nothing is
-/// billed by the hour but its disk and its address.
+/// From when on a settled attempt needs spot prices; `None`: the plan's price applies, or only disk
+/// and address are billed.
 pub fn moves_since(plan: &Plan, settled: &Settled) -> Option<Timestamp> {
     let offer = &plan.offer;
     let taken = settled.cloud_reason.as_deref().is_some_and(is_taken);
@@ -58,19 +58,20 @@ pub fn moves_since(plan: &Plan, settled: &Settled) -> Option<Timestamp> {
     settled.billed_from.filter(|_| moves && !is_free(offer, settled.billed.duration(), taken))
 }
 
-/// The cloud's words for a machine that it took back itself.
+/// The cloud's reason for a spot interruption.
 pub(crate) fn is_taken(reason: &str) -> bool {
     reason.starts_with("Server.Spot")
 }
 
-/// The same attempt by the prices of its time. Where they are not known, by the most that it can have cost, as an estimate.
+/// The same attempt at the prices of its time. If they are unknown, it has its highest possible
+/// cost, as an estimate.
 #[must_use]
 pub fn by_prices(plan: &Plan, settled: &Settled, prices: Option<&PriceHistory>) -> Settled {
     let Some(from) = moves_since(plan, settled) else { return settled.clone() };
     let (offer, billed) = (&plan.offer, settled.billed.duration());
-    // Without a bid, EC2's is the price on demand.
+    // Without a bid, EC2 uses the on-demand price.
     let bid = plan.bid.or(offer.on_demand).map(|bid| bid.max(offer.price));
-    // Above its bid a machine is taken, and never billed.
+    // A price above the bid is never billed: EC2 interrupts the machine.
     let paid = |price: UsdPerHour| offer.hourly_at(bid.map_or(price, |bid| price.min(bid)));
     match prices.and_then(|prices| prices.steps(from, billed)) {
         Some(steps) => {

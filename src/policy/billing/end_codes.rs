@@ -1,11 +1,11 @@
-//! What a cloud says of the end of a machine, in words for people.
+//! The cloud's reason for the end of a machine, in words for people.
 //!
-//! What must never live here: who ended it and why (that is [`super::settlement`]).
+//! [`super::settlement`] finds who ended it and why.
 
 use crate::market::Cloud;
 
-/// A cloud's reason for people. This workstation gives its reasons in EC2's codes, so that one rule reads both; a person who asked
-/// no cloud for anything gets the sentence alone.
+/// A cloud's reason for people. The local cloud uses EC2's codes, so that one rule reads both;
+/// people see only its sentence.
 pub fn cloud_words(cloud: Cloud, reason: &str) -> &str {
     let code = |text: &str| text.starts_with("Client.") || text.starts_with("Server.");
     match reason.split_once(": ").filter(|(first, _)| cloud == Cloud::Local && code(first)) {
@@ -15,13 +15,13 @@ pub fn cloud_words(cloud: Cloud, reason: &str) -> &str {
     }
 }
 
-/// The same with what its code means, where it has one that is known.
+/// The same with the meaning of its code, if known.
 pub fn cloud_text(cloud: Cloud, reason: &str) -> String {
     let said = cloud_words(cloud, reason);
     code_words(said).map_or_else(|| said.to_owned(), |words| format!("{words} ({said})"))
 }
 
-/// EC2's codes for an end, as people say it; `None`: a code that nobody has met yet, or a sentence.
+/// EC2's codes for an end, in words; `None`: an unknown code, or a sentence.
 fn code_words(reason: &str) -> Option<&'static str> {
     let code = reason.split(':').next().unwrap_or(reason);
     Some(match code {

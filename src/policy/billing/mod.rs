@@ -1,4 +1,4 @@
-//! What an instance cost, and until when it billed.
+//! The cost of a machine, and the end of its billing.
 
 pub mod billed_cost;
 pub(crate) mod billed_until;

@@ -1,9 +1,9 @@
-//! What an attempt was and cost, once its machine is gone.
+//! The result and cost of an attempt whose machine is gone.
 //!
-//! The agent's outcome has the last word on why. When it left none, or one that cannot be read, the cloud's reason, the
-//! users' wishes and the last heartbeat say what can be said. Of an end that the cloud calls a user's, what we recorded before we
-//! ended the machine says whether it was ours, and the alarm whether it was its. What must never live here: a guess that reads like
-//! a fact.
+//! The agent's outcome decides why it ended. Without a readable outcome, the cloud's reason, the
+//! users' wishes and the last heartbeat decide. If the cloud says that a user ended the machine,
+//! our own record tells whether that was us, and the alarm whether it acted. A guess must be marked
+//! as one.
 
 use std::time::Duration;
 
@@ -21,29 +21,30 @@ use crate::policy::lifecycle::reconcile::{AlarmSeen, AttemptFacts, Facts, extend
 use crate::policy::lifecycle::requests::Wishes;
 use crate::policy::lifecycle::stopped_time::{ended, may_have_stood_unseen, plan_stops, stood};
 
-/// The earliest that a machine can have been launched which the cloud does not show any more. Its plan is dated by the workstation
-/// that made it, whose clock may have been a day off.
+/// The earliest possible launch of a machine that is no longer shown. The workstation's clock dated
+/// the plan and may be a day off.
 fn launched_by_the_records(attempt: &AttemptFacts) -> Timestamp {
     let planned = attempt.watched.unshown.and_then(|unshown| unshown.planned);
     attempt.watched.launched_at.or(planned).unwrap_or(attempt.plan.created)
 }
 
-/// Longer than any launch after its plan, and than a clock that the network will set is likely to be wrong: with ten minutes a machine
-/// an hour behind was billed for the age of its plan (seeds 20000552 and 20000948 of 24 h).
+/// Longer than any launch after its plan, and than a likely clock error before the first NTP sync.
+/// With ten minutes, a machine with a clock an hour behind was billed for the age of its plan.
 const STARTED_AGAIN_AFTER: Duration = Duration::from_secs(2 * 3600);
 
-/// The launch of a machine that shows a later one: somebody has stopped it and started it again at the cloud itself, which says only
-/// when it started last. The time between is in it: nobody saw when it stood. `None`: it was launched once. By the clocks of two
-/// machines, its own and that of the plan: one of them may be wrong.
+/// The first launch of a machine that a user stopped and started again in the console. EC2 reports
+/// only its last start, and the time between is counted too. `None`: it was launched once. Uses the
+/// clocks of the machine and of the planner; one of them may be wrong.
 fn launched_before(attempt: &AttemptFacts, view: &InstanceView) -> Option<Timestamp> {
     let (lease, plan) = (attempt.lease.as_ref()?, &attempt.plan);
     let first = lease.taken.max(plan.created);
     (plan.starts.is_none() && elapsed(first, view.launched) > STARTED_AGAIN_AFTER).then_some(first)
 }
 
-/// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
+/// The settled record of an attempt whose machine ended (`view`), or never existed or is no longer
+/// shown (`None`).
 pub(crate) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
-    // What a kept machine did before is of the attempt that kept it.
+    // A kept machine's earlier time belongs to the attempt that kept it.
     let never_started = continuation::had_no_machine(attempt, view);
     let shown = view;
     let dated = view.filter(|_| !never_started).map(|view| InstanceView { ended: ended(attempt, view), ..view.clone() });
@@ -59,14 +60,15 @@ pub(crate) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let unsure = !was_there && !never_started && may_have_run(facts, attempt);
     let existed = was_there || unsure;
     let unseen = existed && view.is_none() && attempt.status.is_none();
-    // Of a machine that the cloud no longer shows, only its own records tell from when to when.
+    // If the cloud no longer shows the machine, only its own records date its time.
     let before = view.and_then(|view| launched_before(attempt, view));
     let from = before.or(view.map(|view| view.launched)).or_else(|| existed.then(|| launched_by_the_records(attempt)));
-    // A spot machine never stands; and who ended it, which may make it free, the cloud says no more (seed 1062).
+    // A spot machine is never stopped and kept. The cloud no longer reports who ended it, which
+    // decides whether it is free.
     let may_have_stood = existed && view.is_none() && attempt.plan.offer.market == Market::OnDemand;
     let unshown = || attempt.watched.launched_at.filter(|_| may_have_stood).and_then(|launched| stood(attempt, launched));
-    // What powers itself off there stands without a date, and a later end has one: of what is not shown any more nobody knows which of the
-    // two was seen (seed 63004824 of 24 h).
+    // A machine that powers itself off to `Stopped` has no date, while a later termination has one.
+    // For a machine no longer shown, it is unknown which of the two was seen.
     let may_stand_undated = view.is_none() && (plan_stops(attempt) || attempt.plan.starts.is_some());
     let (to, billed_estimated) = match view.and_then(|view| view.ended).or_else(unshown) {
         Some(ended) => (Some(ended), may_stand_undated),
@@ -75,16 +77,16 @@ pub(crate) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     };
     let withdrawn = view.is_some_and(|view| was_withdrawn(attempt, view));
     let unseen_stand = view.and(shown).is_some_and(|view| may_have_stood_unseen(attempt, view));
-    // Whenever it ended within its first minute, EC2 bills that minute. One that was only pending is not billed.
+    // EC2 bills the whole first minute, whenever the run ended in it. A pending machine is free.
     let least =
         view.is_some() && heard(attempt) && from.zip(to).is_some_and(|(from, to)| billed_cost::is_the_least(&attempt.plan.offer, elapsed(from, to)));
     let billed_estimated = ((billed_estimated && !least) || before.is_some() || unseen_stand) && !withdrawn;
     let billed = match (from, to) {
-        // It was pending to its end, and that is not billed.
+        // A machine that was only pending is free.
         (Some(from), Some(to)) if !withdrawn => billed_cost::billed(attempt.plan.offer.cloud, elapsed(from, to)),
         _ => Duration::ZERO,
     };
-    // Whole milliseconds, as records keep them; the price is for exactly what the record says.
+    // Whole milliseconds, as in records; the cost must match the recorded time exactly.
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
     let lain = shown.is_some_and(|view| continuation::left_lying(facts, attempt, view).is_some());
     let because = if lain { EndedBecause::Lost } else { because(facts, attempt, (view, to), was_there) };
@@ -126,43 +128,44 @@ pub(crate) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     }
 }
 
-/// Why a plan that nobody is known to have launched is over.
+/// Why an unlaunched plan is over.
 const LAIN: &str = "its plan lay too long before a launch, and a new one gives the work its whole time";
 
-/// Whether an attempt is settled because its plan is old, by the clock of whoever says so.
+/// Whether an attempt was settled because its plan was too old, by the settling controller's clock.
 pub fn has_lain(settled: &Settled) -> bool {
     settled.cloud_reason.as_deref() == Some(LAIN)
 }
 
-/// Whether the cloud says that the plan's machine was there and has ended, and nobody has ever seen it or heard of it: the
-/// answer to its launch was lost, and it was gone for longer than the cloud shows such machines before anybody looked.
+/// Whether the cloud says that the plan's machine existed and ended, although we never saw it. The
+/// answer to its launch was lost, and the cloud stopped showing it before our next look.
 pub(crate) fn is_spent(attempt: &AttemptFacts) -> bool {
     matches!(attempt.watched.refused, Some((Some(Refusal::Spent), _)))
 }
 
-/// Whether the same may be true of a machine for which nobody will ask again, because it is not wanted any more or its token is
-/// too old: to ask would be to buy it. A plan from the future says that a clock was set, and nothing of its age.
+/// Whether the same may be true of a machine that we no longer ask for, because it is unwanted or
+/// its token is too old: asking would buy it. A plan dated in the future only shows a wrong clock.
 fn may_have_run(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let AttemptFacts { plan, watched, .. } = attempt;
     let would_be_shown = plan.offer.cloud == Cloud::Local || (plan.created <= facts.now && elapsed(plan.created, facts.now) < SHOWN_AFTER_END);
-    // Whoever has no room has looked at the token first, and whoever may not launch has not; what another launched since, and has ended,
-    // is shown for as long.
+    // A capacity error proves that EC2 checked the token first; a missing permission does not. If
+    // another controller launched the machine since, and it ended, EC2 still shows it for that
+    // long.
     let was_not_there_lately =
         matches!(watched.refused, Some((Some(refusal), _)) if refusal != Refusal::SpotRole) && watched.refused_for < SHOWN_AFTER_END;
     watched.unclear && !was_not_there_lately && !would_be_shown
 }
 
-/// Whether the cloud itself took a spot machine back; a notice alone does not say so.
+/// Whether the cloud interrupted a spot machine; a notice alone does not prove it.
 pub(crate) fn taken_by_cloud(view: Option<&InstanceView>) -> bool {
     view.and_then(|view| view.state_reason.as_deref()).is_some_and(billed_cost::is_taken)
 }
 
-/// `to`: until when it billed, as far as that is known.
+/// `to`: the end of billing, as far as known.
 fn because(facts: &Facts<'_>, attempt: &AttemptFacts, (view, to): (Option<&InstanceView>, Option<Timestamp>), was_there: bool) -> EndedBecause {
     if let Some(outcome) = &attempt.outcome {
         return outcome.because;
     }
-    // A machine that there was all the same, or may have been, was not refused.
+    // If a machine existed, or may have, its launch was not refused.
     if attempt.watched.refused.is_some() && !was_there && !may_have_run(facts, attempt) {
         return EndedBecause::LaunchFailed;
     }
@@ -187,9 +190,10 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, (view, to): (Option<&Insta
     if view.is_some_and(|view| was_withdrawn(attempt, view)) {
         return EndedBecause::LaunchFailed;
     }
-    // What was added to a limit may not stand on the machine: nobody has raised it yet, or its tags are gone, and its plan stands for them.
+    // The machine's tag may lack an extension: no controller raised it yet, or its tags are gone.
     let kill_at = view.and_then(|view| view.tags.kill_at).map(|kill_at| extended_kill_at(facts, &attempt.plan).map_or(kill_at, |to| to.max(kill_at)));
-    // EC2 dates no end that came from within: there, who was heard within a lease of its cap lived to it.
+    // EC2 dates only ends that were requested from outside. Otherwise, a machine that was heard
+    // within a lease of its cap reached the cap.
     let heard_close = |kill_at| last_heard(attempt).is_some_and(|heard| elapsed(heard, kill_at) <= attempt.plan.lease.duration());
     let lived_to = |kill_at| ended.map_or_else(|| view.is_some() && to >= Some(kill_at) && heard_close(kill_at), |ended| ended >= kill_at);
     if kill_at.is_some_and(lived_to) {
@@ -210,39 +214,41 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, (view, to): (Option<&Insta
     EndedBecause::Lost
 }
 
-/// The cloud's word for a machine that it named, and then had no room for.
+/// EC2's reason for a machine that it listed and then had no capacity for.
 const NO_ROOM: &str = "Server.InsufficientInstanceCapacity";
 
-/// Whether the cloud took a launch, and withdrew its machine before it ran: as good as refused. A fault of one host
-/// (`Server.InternalError`) says nothing of the place, and what spot takes back is an interruption, however young.
+/// Whether the cloud accepted a launch and withdrew the machine before it ran, which equals a
+/// refusal. A fault of one host (`Server.InternalError`) says nothing about the pool. A spot
+/// interruption stays one.
 fn was_withdrawn(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     view.state.is_terminated() && !heard(attempt) && view.state_reason.as_deref().is_some_and(|reason| reason.starts_with(NO_ROOM))
 }
 
-/// The cloud's word for an end that somebody asked it for: a person in the console, but also a controller, a sweep or an alarm.
+/// EC2's reason for an end by API call: a person in the console, a controller, a sweep or an alarm.
 const BY_A_USER: &str = "Client.UserInitiatedShutdown";
 
-/// Whether only the cloud itself can say who ended this machine: it says that a user did.
+/// Whether the cloud says that a user ended this machine, so that only our records can tell more.
 pub fn is_by_a_user(view: &InstanceView) -> bool {
     view.state_reason.as_deref().is_some_and(|reason| reason.starts_with(BY_A_USER))
 }
 
-/// Whether an alarm may have ended it: the cloud says that a user did, or gives no reason at all.
+/// Whether an alarm may have ended it: the cloud says that a user did, or gives no reason.
 pub fn may_be_by_an_alarm(view: &InstanceView) -> bool {
     view.state_reason.is_none() || is_by_a_user(view)
 }
 
-/// Whether a person has ended or stopped it, and nothing of ours.
+/// Whether a person ended or stopped it, and none of our programs.
 pub(crate) fn is_by_hand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     is_by_a_user(view) && our_ending(attempt).is_none() && !has_rung(attempt, view) && !was_silent(attempt, view)
 }
 
-/// An agent that is heard so long after the ending was recorded was not ended by it: the cloud has refused, or the record is
-/// of an earlier silence. Longer than the call and a heartbeat that was under way take; shorter than anybody needs who reads
-/// of the refusal and ends the machine by hand.
+/// If the agent is heard this long after the recorded ending, that ending did not end the machine.
+/// The cloud refused it, or the record belongs to an earlier silence. Longer than the call and one
+/// late heartbeat. Shorter than a person needs to read about the refusal and end the machine by
+/// hand.
 pub(crate) const LAST_BEATS: Duration = Duration::from_secs(2 * 60);
 
-/// What a controller or a sweep has recorded of its own end of this machine.
+/// The record of a controller or sweep that it ended this machine.
 pub(crate) fn our_ending(attempt: &AttemptFacts) -> Option<&Ending> {
     let ending = attempt.watched.ended.ending.as_ref()?;
     let status = attempt.status.as_ref();
@@ -250,13 +256,13 @@ pub(crate) fn our_ending(attempt: &AttemptFacts) -> Option<&Ending> {
     (heard_for <= LAST_BEATS).then_some(ending)
 }
 
-/// The alarm acts within seconds; the cloud dates the end to the second. An alarm on silence rings for a machine that was
-/// ended otherwise too, but five minutes later at the least; and one whose action failed rings on, and a person ends the
-/// machine.
+/// The alarm acts within seconds, and the cloud dates the end to the second. After another end, an
+/// alarm on silence rings too, but at least five minutes later. If an alarm's action failed, it
+/// stays on until a person ends the machine.
 const ALARM_TO_END: Duration = Duration::from_secs(2 * 60);
 
-/// Whether the cloud's alarm has ended it. Without a date of the end, it is enough that the alarm rings and that
-/// the machine has been silent since.
+/// Whether the cloud's alarm ended it. Without a date of the end, the alarm must be on, with no
+/// heartbeat since.
 fn has_rung(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     match (attempt.watched.ended.alarm, view.ended) {
         (AlarmSeen::RangAt(rang), Some(ended)) => elapsed(ended, rang).max(elapsed(rang, ended)) <= ALARM_TO_END,
@@ -265,9 +271,9 @@ fn has_rung(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     }
 }
 
-/// Whether the alarm that ended it is the job file's own rule for idleness (`cpu<=0.3 for 5m`), and its agent was heard until
-/// then: nothing was lost, and another machine would idle like this one. Of a machine that had fallen silent the same alarm rings
-/// for its silence, and another one goes on.
+/// Whether the job file's own idle alarm (`cpu<=0.3 for 5m`) ended it, while its agent was still
+/// heard. Then nothing is lost, and another machine would idle too. If the machine had gone silent,
+/// the alarm rang because of the silence, and the job continues on another one.
 pub(crate) fn idled_by_alarm(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     let rule = attempt.plan.launch.as_ref().and_then(|launch| launch.alarm);
     let ended = view.ended.or(match attempt.watched.ended.alarm {
@@ -279,8 +285,8 @@ pub(crate) fn idled_by_alarm(attempt: &AttemptFacts, view: &InstanceView) -> boo
     matches!(rule, Some(AlarmRule::Cpu { .. })) && heard && rang
 }
 
-/// Of an outcome that cannot be read, what the heartbeat that followed it says: why, and in which words. Only one that came
-/// after it is the agent's last word.
+/// The reason in the last heartbeat, if the outcome cannot be read. Only a heartbeat after the
+/// outcome counts.
 fn told_at_the_end(attempt: &AttemptFacts) -> Option<(EndedBecause, &str)> {
     let after = |status: &&Status| matches!(status.phase, AttemptPhase::Held | AttemptPhase::Ended);
     let status = attempt.status.as_ref().filter(|_| attempt.watched.damaged.outcome).filter(after)?;
@@ -288,7 +294,8 @@ fn told_at_the_end(attempt: &AttemptFacts) -> Option<(EndedBecause, &str)> {
     Some((EndedBecause::from_word(&reason.verdict)?, &reason.text))
 }
 
-/// Whether nothing was heard of it for so long that it was ours, or an alarm's, to end; where nothing recorded says so.
+/// Whether the machine was silent for so long that we or an alarm ended it, although no record says
+/// so.
 fn was_silent(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     let Some(ended) = view.ended else { return false };
     let heard = last_heard(attempt).or_else(|| attempt.lease.as_ref().map(|lease| lease.taken));
@@ -298,16 +305,18 @@ fn was_silent(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     }
 }
 
-/// When the last heartbeat came: by the store's clock where it was told, since the end of the billing is by the cloud's.
+/// Time of the last heartbeat, by the store's clock if known, because the cloud dates the end of
+/// billing.
 pub(crate) fn last_heard(attempt: &AttemptFacts) -> Option<Timestamp> {
     let status = attempt.status.as_ref()?;
     Some(attempt.watched.heard_at.unwrap_or(status.at))
 }
 
-/// The agent publishes its heartbeat once a minute, so the alarm may have begun to count a minute before the newest one here.
+/// The agent publishes a metric once a minute, so the alarm may have started counting a minute
+/// before the newest heartbeat.
 const PUBLISHED_EACH: Duration = Duration::from_secs(60);
 
-/// The smaller of the lease and the alarm, unless the alarm is known not to have rung.
+/// The smaller of lease and alarm, unless the alarm is known to have stayed quiet.
 fn silence_allowed(attempt: &AttemptFacts) -> Duration {
     let lease = attempt.plan.lease.duration();
     match attempt.plan.launch.as_ref().and_then(|launch| launch.alarm?.silence(attempt.plan.lease)) {
@@ -318,7 +327,7 @@ fn silence_allowed(attempt: &AttemptFacts) -> Duration {
     }
 }
 
-/// What the last heartbeat says of an attempt whose agent left no outcome, or one that cannot be read.
+/// The outcome from the last heartbeat, if the agent left none that can be read.
 fn last_words(
     facts: &Facts<'_>,
     attempt: &AttemptFacts,
@@ -328,9 +337,9 @@ fn last_words(
     cloud_reason: Option<&str>,
 ) -> Option<Outcome> {
     let (status, damaged) = (attempt.status.as_ref(), attempt.watched.damaged.outcome);
-    // What we ended ourselves has a reason, although its agent never said a word.
+    // An end by us has a reason, even without any heartbeat.
     let ended_by_us = matches!(because, EndedBecause::Lost | EndedBecause::LaunchFailed) && our_ending(attempt).is_some();
-    // Of an end that the cloud calls a user's, our records say which user.
+    // If the cloud says that a user ended it, our records tell which one.
     let by_somebody = matches!(because, EndedBecause::UserStopped | EndedBecause::UserCancelled);
     if status.is_none() && !damaged && !ended_by_us && !by_somebody {
         return None;
@@ -364,7 +373,8 @@ fn last_words(
     })
 }
 
-/// Who wanted the end of a machine: the cloud gives the same code for us, for a wish and for a person in the console.
+/// Who asked for the end: the cloud uses one code for us, for a wish, and for a person in the
+/// console.
 fn by_somebody(facts: &Facts<'_>, attempt: &AttemptFacts, cloud: &str) -> String {
     match (our_ending(attempt), Wishes::of(facts.requests).end) {
         (Some(ending), _) => format!("{} ended the machine: {}", ending.by, ending.why),

@@ -1,12 +1,13 @@
-//! What makes the jobs of a set be what the files of a directory say.
+//! The changes that make a set's jobs match the files of a directory.
 //!
 //! ```text
 //!   file ── no job, no schedule ─> create          words the same ─> unchanged
 //!        └─ other words ─────────> changed         file is gone ───> gone
-//!   the words the same, its job ended without success, and that is to be mended ──> again
+//!   the words the same, its job ended without success, `again` is set ──> again
 //! ```
-//! A job's spec is immutable: other words are another job, and the old one runs on unless it is to be replaced. What
-//! carries no label of the set is not among the facts, so it is never touched. What must never live here: a call.
+//! A job's spec is immutable: changed words make a new job, and the old job runs on unless
+//! `replace` is set. Jobs without the label of the set are not among the facts, so they stay
+//! untouched.
 
 use std::collections::BTreeSet;
 
@@ -15,38 +16,38 @@ use serde::Serialize;
 
 use crate::job::{Applied, JobId};
 
-/// A job file as it is now.
+/// The current state of a job file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFact {
     pub file: String,
     pub sha256: String,
     /// It has a `[schedule]`.
     pub is_scheduled: bool,
-    /// The schedule that is there is what the file says, workdir and all.
+    /// The stored schedule matches the file, including the workdir.
     pub is_as_kept: bool,
 }
 
-/// A job that this set and owner has made.
+/// A job that this set and owner made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFact {
     pub job: JobId,
     pub applied: Applied,
     pub created: Timestamp,
     pub has_ended: bool,
-    /// It has ended, and not with success: it was stopped, it failed, or a limit ended it.
+    /// It ended without success: it was stopped, it failed, or a limit ended it.
     pub fell_short: bool,
 }
 
-/// What the user allows.
+/// Options of the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyWishes {
-    /// A job whose file has changed is stopped before the new one is made.
+    /// Stop a job whose file changed before making the new one.
     pub replace: bool,
-    /// What is left of files that are gone is stopped.
+    /// Stop the jobs and schedules of deleted files.
     pub prune: bool,
-    /// A file whose job fell short is made a job again.
+    /// Make a new job for a file whose job ended without success.
     pub again: bool,
-    /// The files are all that there are: what is not among them is gone.
+    /// The list of files is complete: a missing file counts as deleted.
     pub whole: bool,
 }
 
@@ -67,34 +68,34 @@ pub enum Applies {
     Schedule,
 }
 
-/// What is to be done about one file.
+/// The change for one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub file: String,
     pub kind: Applies,
     pub change: ChangeKind,
-    /// Jobs that are stopped.
+    /// Jobs to stop.
     pub stops: Vec<JobId>,
-    /// Jobs of older words, also of a file that has not changed since, or of one that is gone, that run on.
+    /// Older jobs of the file, changed or deleted or not, that run on.
     pub leaves: Vec<JobId>,
-    /// A schedule that ends here.
+    /// The file's schedule ends.
     pub unschedules: bool,
 }
 
 impl Change {
-    /// Whether something is made or written.
+    /// Whether the change makes or writes something.
     pub fn makes(&self) -> bool {
         matches!(self.change, ChangeKind::Create | ChangeKind::Changed | ChangeKind::Again)
     }
 
-    /// Whether nothing at all is to be done.
+    /// Whether there is nothing to do.
     pub fn is_nothing(&self) -> bool {
         !self.makes() && self.stops.is_empty() && !self.unschedules
     }
 }
 
-/// The change of every file, in their order, and then of those that are gone. `scheduled`: the files with a schedule that
-/// is in force.
+/// The change of every file in order, then of the deleted ones. `scheduled`: files with an active
+/// schedule.
 pub fn changes(files: &[FileFact], jobs: &[JobFact], scheduled: &BTreeSet<String>, wishes: ApplyWishes) -> Vec<Change> {
     let mut changes: Vec<Change> = files.iter().map(|file| change_of(file, jobs, scheduled.contains(&file.file), wishes)).collect();
     if wishes.whole {
@@ -110,14 +111,14 @@ fn open_of(file: &str, jobs: &[JobFact]) -> Vec<JobId> {
     jobs.iter().filter(|job| job.applied.file == file && !job.has_ended).map(|job| job.job.clone()).collect()
 }
 
-/// Those under way whose place another has taken: of other words, or of the same words again beside a newer one.
+/// Running jobs that a newer one replaces: with other words, or with the same words and older.
 fn older_of<'a>(file: &FileFact, jobs: &'a [JobFact]) -> BTreeSet<&'a JobId> {
     let newest = newest_of(&file.file, jobs).filter(|job| !job.has_ended && !file.is_scheduled);
     let is_older = |job: &&JobFact| job.applied.sha256 != file.sha256 || newest.is_some_and(|newest| newest.job != job.job);
     jobs.iter().filter(|job| job.applied.file == file.file).filter(is_older).map(|job| &job.job).collect()
 }
 
-/// The job that was made last of a file.
+/// The newest job of a file.
 pub fn newest_of<'a>(file: &str, jobs: &'a [JobFact]) -> Option<&'a JobFact> {
     jobs.iter().filter(|job| job.applied.file == file).max_by_key(|job| (job.created, job.job.clone()))
 }
@@ -128,9 +129,9 @@ fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: Appl
     let change = match (file.is_scheduled, has_schedule, newest) {
         (true, true, _) if file.is_as_kept => ChangeKind::Unchanged,
         (true, false, None) | (false, false, None) => ChangeKind::Create,
-        // What a schedule made is not what the file asks for now.
+        // A job made by a schedule counts only for a scheduled file.
         (false, false, Some(job)) if job.applied.sha256 == file.sha256 && job.applied.due.is_none() => {
-            // Whatever the clocks said that dated them: one at a time.
+            // One job at a time, even if wrong clocks dated them.
             let gives_way = |job: &JobId| wishes.replace && older.contains(job);
             if wishes.again && job.fell_short && open.iter().all(gives_way) { ChangeKind::Again } else { ChangeKind::Unchanged }
         }

@@ -4,8 +4,9 @@
 //!   cron, timezone ──> Calendar: the due times
 //!   due? ──> missed long ago? ──> the last one still runs? ──> in its hours? ──> is spot cheap enough? ──> run
 //! ```
-//! Several due times that have passed are one: the latest. Which of two daemons runs it is not decided here: they create a
-//! record named by the due time, and one of them succeeds. What must never live here: a clock, a call.
+//! If several due times have passed, only the latest counts. Two daemons may decide the same due
+//! time. Each tries to create a record named by it, and only one succeeds. The module has no clock
+//! and makes no calls.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub struct Calendar {
     hours: Option<(Time, Time)>,
 }
 
-/// Which word of a schedule cannot be understood.
+/// The invalid part of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CalendarError {
     #[error("`{text}` is not five fields of cron: {problem}")]
@@ -40,35 +41,35 @@ pub enum CalendarError {
     Never { text: String },
 }
 
-/// What is known of a schedule at one moment.
+/// The facts about a schedule at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleFacts<'a> {
     pub spec: &'a ScheduleSpec,
     pub calendar: &'a Calendar,
-    /// Nothing is due before.
+    /// Nothing is due before this.
     pub since: Timestamp,
-    /// The newest due time that was decided, run or left out.
+    /// The newest due time that has a decision: run or skipped.
     pub decided: Option<Timestamp>,
     /// Its run that has not ended.
     pub running: Option<&'a JobId>,
-    /// A due time that was seen in time and has waited since: it was not missed.
+    /// A due time that a daemon saw in time and that has waited since: it was not missed.
     pub seen: Option<Timestamp>,
     pub spot: &'a Spot,
     pub now: Timestamp,
 }
 
-/// What the job would pay on the spot market if it began now.
+/// The job's current price on the spot market.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spot {
-    /// Nobody has asked yet; asked only when everything else holds.
+    /// Not asked yet; the price is asked last, if everything else permits the run.
     NotAsked,
     Unknown(String),
-    /// No machine of that market would do, and why.
+    /// No spot machine fits, and why.
     NoneFits(String),
     Costs(UsdPerHour),
 }
 
-/// What is to be done about a schedule.
+/// The decision for a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DueVerdict {
     /// Nothing is due before `next`; `None`: never again.
@@ -79,45 +80,47 @@ pub enum DueVerdict {
         due: Timestamp,
         reason: Reason,
     },
-    /// This due time is over without a run.
+    /// This due time gets no run.
     Skip {
         due: Timestamp,
         reason: Reason,
     },
-    /// It is due, and may not start yet.
+    /// It is due but may not start yet.
     Wait {
         due: Timestamp,
         until: Option<Timestamp>,
         reason: Reason,
     },
-    /// Everything else holds: ask for the price, and judge again.
+    /// Everything else permits the run: ask for the price and judge again.
     AskPrice {
         due: Timestamp,
     },
 }
 
-/// A run that starts later than this was missed: nobody drove when it was due. A daemon looks every quarter of a minute, and
-/// a restart or an update of the workstation takes minutes; longer would run a morning's job at noon though it said not to.
+/// A run that would start later than this was missed: no daemon ran when it was due. A daemon looks
+/// every 15 s, and a restart or update of the workstation takes minutes. With a longer time, a
+/// morning's job would run at noon against its spec.
 pub const MISSED_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// Missed runs are counted up to so many: the number is for people.
+/// Limit for the count of missed runs; the number is only for people.
 const MISSED_COUNTED: usize = 1000;
 
-/// A search backwards is made good by one forwards from so long before: it must be longer than any jump of a clock (three
-/// hours, once; one hour every year), and short enough that a schedule of every minute is walked in microseconds.
+/// A backward search is checked by a forward search from this long before. It must exceed any clock
+/// change (one hour each year, once three hours). A schedule of every minute must still take
+/// microseconds.
 const BEFORE: Duration = Duration::from_secs(4 * 3600);
 
-/// A due time that only the search backwards finds is passed over so often: it stands beside a jump of the clock, and there
-/// are not two of those in a row.
+/// Retries if only the backward search finds a due time. Such a time is next to a clock change, and
+/// two changes never come in a row.
 const SEARCHES_MAX: usize = 3;
 
-/// So many due times are looked at for one that is in its hours: a year of every day. Fewer would not see a time that comes once a
-/// month; each costs a search of microseconds.
+/// How many due times are searched for one inside the open hours: a year of daily times. Fewer
+/// would miss a monthly time; each costs microseconds.
 const LOOKED_AHEAD: usize = 366;
 
 impl Calendar {
     /// # Errors
-    /// When a word of it cannot be understood.
+    /// When a part of the schedule is invalid.
     pub fn of(spec: &ScheduleSpec) -> Result<Calendar, CalendarError> {
         let zone = TimeZone::get(&spec.timezone).map_err(|_| CalendarError::Zone { text: spec.timezone.clone() })?;
         let cron = spec.cron.as_deref().map(parse).transpose()?;
@@ -128,12 +131,12 @@ impl Calendar {
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let cron = self.cron.as_ref()?;
         let next = cron.find_next_occurrence(&after.to_zoned(self.zone.clone()), false).ok()?;
-        // A fold or a gap must never lead backwards: the loop that asks would not end.
+        // At a clock change the result could go backwards, and the caller's loop would run forever.
         Some(next.timestamp()).filter(|next| *next > after)
     }
 
-    /// When the next run after a moment can begin: what is due outside of its hours waits for them. Without times of its own, a
-    /// schedule waits for nothing else.
+    /// When the next run after a moment can begin. A due time outside the open hours waits for
+    /// them. A schedule without cron waits only for its hours.
     pub fn begins_after(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.cron {
             Some(_) => self.next_after(after).map(|due| self.begins(due)),
@@ -141,17 +144,17 @@ impl Calendar {
         }
     }
 
-    /// When what is due at this moment can begin.
+    /// When a run that is due at this moment can begin.
     pub fn begins(&self, due: Timestamp) -> Timestamp {
         self.opens(due).unwrap_or(due)
     }
 
-    /// Whether every run would wait for its hours, as far as anybody looks ahead.
+    /// Whether every due time searched is outside the open hours.
     pub fn is_never_in_its_hours(&self, now: Timestamp) -> bool {
         self.hours.is_some() && self.cron.is_some() && self.walk(now).take(LOOKED_AHEAD).all(|due| self.opens(due).is_some())
     }
 
-    /// The latest due time after one moment and not after another.
+    /// The latest due time after `after` and up to `until`.
     fn latest_in(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let cron = self.cron.as_ref()?;
         let mut end = until;
@@ -161,7 +164,7 @@ impl Calendar {
             }
             let near = cron.find_previous_occurrence(&end.to_zoned(self.zone.clone()), true).ok()?.timestamp();
             let begin = near.saturating_sub(BEFORE).unwrap_or(Timestamp::MIN).max(after);
-            // What is due is what the search forwards finds: it is the one that is shown.
+            // The forward search decides, because its times are shown to users.
             if let Some(latest) = self.walk(begin).take_while(|due| *due <= until).last() {
                 return Some(latest);
             }
@@ -174,7 +177,7 @@ impl Calendar {
         std::iter::successors(self.next_after(after), |due| self.next_after(*due))
     }
 
-    /// When its hours begin; `None`: they are now, or it has none.
+    /// When the open hours begin; `None`: they are open now, or there are none.
     fn opens(&self, now: Timestamp) -> Option<Timestamp> {
         let (from, to) = self.hours?;
         let local = now.to_zoned(self.zone.clone());
@@ -184,7 +187,7 @@ impl Calendar {
             return None;
         }
         let day = if time < from { local.date() } else { local.date().tomorrow().ok()? };
-        // A time that a gap leaves out is the moment after the gap.
+        // A time inside a clock change becomes the moment after it.
         Some(day.to_datetime(from).to_zoned(self.zone.clone()).ok()?.timestamp())
     }
 
@@ -201,10 +204,10 @@ fn parse(text: &str) -> Result<Cron, CalendarError> {
     parser.parse(text).map_err(|error| CalendarError::Cron { text: text.to_owned(), problem: error.to_string() })
 }
 
-/// Checks what only the whole shows: a day that no month has is a good pattern, and never due.
+/// Checks the whole schedule: an impossible date such as 30 February is valid cron.
 ///
 /// # Errors
-/// When it cannot be understood, or is never due.
+/// When the schedule is invalid or never due.
 pub fn check(spec: &ScheduleSpec, now: Timestamp) -> Result<Calendar, CalendarError> {
     let calendar = Calendar::of(spec)?;
     match &spec.cron {
@@ -213,7 +216,7 @@ pub fn check(spec: &ScheduleSpec, now: Timestamp) -> Result<Calendar, CalendarEr
     }
 }
 
-/// What is to be done now. Deciding the same due time twice is up to the records.
+/// The decision now. The caller's records prevent a second decision for the same due time.
 pub fn judge(facts: &ScheduleFacts<'_>) -> DueVerdict {
     let after = facts.decided.map_or(facts.since, |decided| decided.max(facts.since));
     let once = facts.spec.cron.is_none();
@@ -234,7 +237,7 @@ pub fn judge(facts: &ScheduleFacts<'_>) -> DueVerdict {
     }
     if let Some(running) = facts.running {
         let text = format!("its last run, {running}, has not ended");
-        // The one run of a schedule without times is never left out.
+        // The single run of a schedule without cron is never skipped.
         return match facts.spec.overlap {
             Overlap::Skip if !once => DueVerdict::Skip { due, reason: reason("overlap", text) },
             Overlap::Skip | Overlap::Queue => DueVerdict::Wait { due, until: None, reason: reason("wait", text) },

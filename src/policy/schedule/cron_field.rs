@@ -1,14 +1,14 @@
-//! Which of the five fields of a cron expression is wrong, and what it may be.
+//! Finds the wrong field of a cron expression, and its allowed range.
 //!
-//! Only what is plainly out of range is named: names of days and months, `L`, `W` and `#` are left to the parser. What must never
-//! live here: when something is due (`schedule`).
+//! It reports only numbers out of range. The parser checks names of days and months, `L`, `W` and
+//! `#`.
 
-/// A field: how it is called, and the numbers that it takes.
+/// A field's name and its range.
 const FIELDS: [(&str, u32, u32); 5] = [("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7)];
 
 const NUMBERS: [&str; 5] = ["first", "second", "third", "fourth", "fifth"];
 
-/// What is wrong, as it follows on the expression; `None`: nothing that is seen here.
+/// The problem, to be appended to the expression; `None`: no problem found here.
 pub(crate) fn wrong_field(text: &str) -> Option<String> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     if text.trim().starts_with('@') {

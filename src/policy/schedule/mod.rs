@@ -1,4 +1,4 @@
-//! When a job is due, and what `lamp apply` changes.
+//! When a job is due, and the changes of `lamp apply`.
 
 pub mod apply_diff;
 #[cfg(feature = "lamp")]
