@@ -1,5 +1,5 @@
-//! Signs of activity from the workload: progress lines, matching log lines, the done marker, checkpoint
-//! marks.
+//! Signs of activity from the workload: progress lines, matching log lines, the done marker,
+//! checkpoint marks.
 //!
 //! ```text
 //!   LAMP_PROGRESS file ──> ProgressTail::poll ──┐

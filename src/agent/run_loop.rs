@@ -1,8 +1,8 @@
 //! The loop: wake, observe, decide, act.
 //!
-//! One value holds the attempt; the phases are in their own files. `prepare` is before the first start,
-//! `decide` for a decision, `act` for carrying it out, `drain` for the end. Not here: a wait for the store
-//! (the senders do that), or a second place that decides.
+//! One value holds the attempt; the phases are in their own files. `prepare` is before the first
+//! start, `decide` for a decision, `act` for carrying it out, `drain` for the end. Not here: a wait
+//! for the store (the senders do that), or a second place that decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

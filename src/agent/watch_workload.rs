@@ -1,7 +1,8 @@
-//! Observe: samples become rates, rates become verdicts, and time is counted as useful, idle or unknown.
+//! Observe: samples become rates, rates become verdicts, and time is counted as useful, idle or
+//! unknown.
 //!
-//! The three times add up to the run time of the workload, so a receipt can be checked by adding. Not here:
-//! a decision beyond the two watching policies, or a wait.
+//! The three times add up to the run time of the workload, so a receipt can be checked by adding.
+//! Not here: a decision beyond the two watching policies, or a wait.
 
 use std::time::Duration;
 

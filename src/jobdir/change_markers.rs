@@ -6,11 +6,11 @@
 //!   news/<job>/<n>-phase       overwritten when attempt <n> has a new phase or attention line
 //!   news/<job>/<n>-beat        overwritten once a minute: the agent of attempt <n> runs
 //! ```
-//! Each marker is an empty object, written *after* its record. Its name and the store's time are the
-//! whole content. Markers only save reads: the controller reads the records before it acts, so a
-//! missing or late marker costs only time. The controller removes them when the job ends. A job root
-//! in a local folder has no markers, since a record there is as cheap to read as a marker.
-//! Not here: anything that must not be lost.
+//! Each marker is an empty object, written *after* its record. Its name and the store's time are
+//! the whole content. Markers only save reads: the controller reads the records before it acts, so
+//! a missing or late marker costs only time. The controller removes them when the job ends. A job
+//! root in a local folder has no markers, since a record there is as cheap to read as a marker. Not
+//! here: anything that must not be lost.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -50,7 +50,8 @@ pub enum What {
     Notice {
         notice: Notice,
     },
-    /// The workload was asked for a checkpoint with this signal; `processes` 0: none has a handler, so it was not sent.
+    /// The workload was asked for a checkpoint with this signal; `processes` 0: none has a handler,
+    /// so it was not sent.
     Asked {
         by: String,
         signal: String,

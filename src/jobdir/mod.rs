@@ -23,8 +23,8 @@
 //!   proofs/<account>/<region>.json                                each prover, overwritten (proof_dir.rs)
 //! ```
 //! Each key has one writer. Create-if-absent is the only primitive for agreement. Records carry a
-//! format number: readers ignore unknown fields and refuse a newer format with an error that says so.
-//! Not here: a decision, or a particular store.
+//! format number: readers ignore unknown fields and refuse a newer format with an error that says
+//! so. Not here: a decision, or a particular store.
 
 mod change_markers;
 mod finished_jobs;

@@ -1,6 +1,7 @@
 //! Objects by key: the only channel between controller and agent.
 //!
-//! Create-if-absent is the only primitive for agreement, because a local folder has no compare-and-swap.
+//! Create-if-absent is the only primitive for agreement, because a local folder has no
+//! compare-and-swap.
 
 use std::path::Path;
 use std::sync::Arc;

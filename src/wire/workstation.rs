@@ -128,8 +128,8 @@ impl Workstation {
         })
     }
 
-    /// A controller that plans for AWS from the shipped catalogue when AWS does not answer. It cannot
-    /// launch.
+    /// A controller that plans for AWS from the shipped catalogue when AWS does not answer. It
+    /// cannot launch.
     ///
     /// # Errors
     /// When the state folder cannot be written.
@@ -174,7 +174,8 @@ impl Workstation {
         self.state.join("uploads").join(root)
     }
 
-    /// Opens the job root as this user. `existing`: do not create a missing folder. Sends nothing to S3 yet.
+    /// Opens the job root as this user. `existing`: do not create a missing folder. Sends nothing
+    /// to S3 yet.
     ///
     /// # Errors
     /// As `open::open`.

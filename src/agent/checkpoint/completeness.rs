@@ -3,10 +3,10 @@
 //! ```text
 //!   as kept ──change──> being written ──complete by its parts, a mark, or process exit──> complete ──manifest──> kept
 //! ```
-//! If a workload marks its checkpoints (`{"checkpoint": ...}` in the progress file), only marks count, not
-//! pauses. Without marks, each part of the folder is judged by itself (`checkpoint::units`). A process
-//! that a signal killed may have been writing. So its newest change is not trusted, even if the next
-//! process leaves it unchanged (`checkpoint::torn_writes`).
+//! If a workload marks its checkpoints (`{"checkpoint": ...}` in the progress file), only marks
+//! count, not pauses. Without marks, each part of the folder is judged by itself
+//! (`checkpoint::units`). A process that a signal killed may have been writing. So its newest
+//! change is not trusted, even if the next process leaves it unchanged (`checkpoint::torn_writes`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -4,11 +4,11 @@
 //!   optim-8 written ── mark ── model-9 begun ── the progress file is read, the folder looked at
 //!                       └ covers the files written before it: not model-9, which is half written
 //! ```
-//! The agent reads a mark up to 1.5 seconds after it was made. By then the next save may have begun. Files
-//! written after the last line of the progress file came after the mark. But the folder may be on a file
-//! server with another clock, so time alone excludes no file for good. A late file that rests is
-//! believed: after two seconds if clock skew explains the time, otherwise after [`RESTLESS`]. Not here:
-//! what is complete without a mark (that is [`super::completeness`]).
+//! The agent reads a mark up to 1.5 seconds after it was made. By then the next save may have
+//! begun. Files written after the last line of the progress file came after the mark. But the
+//! folder may be on a file server with another clock, so time alone excludes no file for good. A
+//! late file that rests is believed: after two seconds if clock skew explains the time, otherwise
+//! after [`RESTLESS`]. Not here: what is complete without a mark (that is [`super::completeness`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! Handles a start that fails because of its checkpoint: what it began from, whether it made progress, and
-//! the checkpoint before it.
+//! Handles a start that fails because of its checkpoint: what it began from, whether it made
+//! progress, and the checkpoint before it.
 //!
 //! ```text
 //!   start ─ note what it began from ─ fails ─ policy::lifecycle::checkpoint_rollback ─ keep the intent
 //!         ─ restore an older checkpoint ─ start; uploads wait until it makes progress
 //! ```
-//! Uploads would become the newest checkpoint, so a log beside an old one must wait. Not here: whether to
-//! go back.
+//! Uploads would become the newest checkpoint, so a log beside an old one must wait. Not here:
+//! whether to go back.
 
 use std::time::Duration;
 

@@ -5,9 +5,10 @@
 //!   model.pt  optimizer.pt  latest   the common part: kept together, or not at all
 //!   train.log  events.out.tfevents   a log: delays no checkpoint
 //! ```
-//! A folder with a number is a part, unless checkpoints are made inside it (`version_0/checkpoints/...`).
-//! Then it is a place. A file with a number is a part once it has a sibling: before, `step-5.pt` and
-//! `resnet50.pt` look alike. Not here: time, and when a part is complete (that is [`super::units`]).
+//! A folder with a number is a part, unless checkpoints are made inside it
+//! (`version_0/checkpoints/...`). Then it is a place. A file with a number is a part once it has a
+//! sibling: before, `step-5.pt` and `resnet50.pt` look alike. Not here: time, and when a part is
+//! complete (that is [`super::units`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -1,13 +1,14 @@
-//! Checkpoints: watches the folder, uploads complete ones, and answers when the drain asks for a save.
+//! Checkpoints: watches the folder, uploads complete ones, and answers when the drain asks for a
+//! save.
 //!
 //! ```text
 //!   look (1 s) ──> FolderWatch ──complete──> Try (files, then manifest) ──> Checkpoint event
 //!                      ^                        │ torn: the folder changed; wait for quiet, then the next number
 //!   ask ─ signal ─ save ┘<──────────────────────┘
 //! ```
-//! On the interval, it uploads what is complete. On a save, it uploads what was written after the request,
-//! until the deadline. It looks at the folder during an upload too, so a torn try ends at once. Not here:
-//! when to save (`policy`), or the signal (the agent's loop).
+//! On the interval, it uploads what is complete. On a save, it uploads what was written after the
+//! request, until the deadline. It looks at the folder during an upload too, so a torn try ends at
+//! once. Not here: when to save (`policy`), or the signal (the agent's loop).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! Restores the newest complete checkpoint into the folder, before the workload starts.
 //!
-//! Every file is checked against its SHA-256 before any is moved into place. A damaged checkpoint is
-//! skipped with an event, and the next older one is taken. If the store does not answer, the attempt waits:
-//! it must not start from nothing. On a kept disk, newer files on the disk win over the checkpoint.
+//! Every file is checked against its SHA-256 before any is moved into place. A damaged checkpoint
+//! is skipped with an event, and the next older one is taken. If the store does not answer, the
+//! attempt waits: it must not start from nothing. On a kept disk, newer files on the disk win over
+//! the checkpoint.
 
 use std::collections::BTreeSet;
 use std::io;

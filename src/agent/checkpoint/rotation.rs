@@ -1,4 +1,5 @@
-//! How a file, a set of files or the whole folder changes: last change, first change, at rest or not.
+//! How a file, a set of files or the whole folder changes: last change, first change, at rest or
+//! not.
 //!
 //! Not here: what a rest means (that is [`super::completeness`]).
 

@@ -3,9 +3,9 @@
 //! ```text
 //!   killed while writing ──> files not complete then ──rewritten, deleted, marked, or as much written since──> trusted
 //! ```
-//! A restarted process may leave the folder alone for minutes, so a rest proves nothing about the old
-//! files. Their checksums would match, so an incomplete checkpoint would stay the newest for ever.
-//! Not here: what is complete (that is [`super::completeness`]).
+//! A restarted process may leave the folder alone for minutes, so a rest proves nothing about the
+//! old files. Their checksums would match, so an incomplete checkpoint would stay the newest for
+//! ever. Not here: what is complete (that is [`super::completeness`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -7,8 +7,8 @@
 //!     it lacks a name: the next was begun, or 30 s                 -> complete
 //!   its writer was killed before that                              -> never by waiting
 //! ```
-//! Scripts pause inside a save: the optimizer may follow seconds after the weights. So a rest proves
-//! little, and a comparison with the previous save proves much. Not here: marks (that is
+//! Scripts pause inside a save: the optimizer may follow seconds after the weights. So a rest
+//! proves little, and a comparison with the previous save proves much. Not here: marks (that is
 //! [`super::declared`]), the file system.
 
 use std::cell::LazyCell;

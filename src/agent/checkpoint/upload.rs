@@ -1,8 +1,9 @@
 //! One try to upload a picture of the checkpoint folder: files first, manifest last.
 //!
-//! A file counts only if it is the same before and after it was read. Files that belong together count only
-//! if all are the same before and after the try. Otherwise the try is torn: its number is used up and no
-//! manifest is written. Files that were read completely are remembered and not sent again.
+//! A file counts only if it is the same before and after it was read. Files that belong together
+//! count only if all are the same before and after the try. Otherwise the try is torn: its number
+//! is used up and no manifest is written. Files that were read completely are remembered and not
+//! sent again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;

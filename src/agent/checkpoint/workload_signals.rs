@@ -19,7 +19,8 @@ pub(crate) struct Signs {
     pub step: Option<f64>,
     /// The newest step from any source, also from what it prints.
     pub any_step: Option<f64>,
-    /// Its steps are known only from its output: the progress file is empty, so the job makes no marks.
+    /// Its steps are known only from its output: the progress file is empty, so the job makes no
+    /// marks.
     pub prints_steps: bool,
     /// Which start of the workload this is, as far as this agent has seen.
     pub life: u64,

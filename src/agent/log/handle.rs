@@ -1,13 +1,14 @@
-//! Ships the workload's output: reads the segments that the holder writes, and removes shipped ones.
+//! Ships the workload's output: reads the segments that the holder writes, and removes shipped
+//! ones.
 //!
 //! ```text
 //!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB or some seconds) ──> attempts/<n>/log/<piece>.zst
 //!          └ removed once shipped, so that the holder has space         └ the frames in order are the log
 //! ```
-//! The range of a piece is recorded before it is sent. After a crash or a lost reply, the same bytes go
-//! under the same number. Beyond `bytes_max`, the start is kept and the middle is skipped. The last 4 MiB
-//! come at the end, after a line that says how much is missing. While the store is down, the holder's limit
-//! applies. Shipping never delays the workload.
+//! The range of a piece is recorded before it is sent. After a crash or a lost reply, the same
+//! bytes go under the same number. Beyond `bytes_max`, the start is kept and the middle is skipped.
+//! The last 4 MiB come at the end, after a line that says how much is missing. While the store is
+//! down, the holder's limit applies. Shipping never delays the workload.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -6,8 +6,8 @@
 //!   log scan: bytes of every start, a second later, ───┘
 //!             and none on a full disk
 //! ```
-//! The two counts differ: the scan of a restarted agent also reads the output of earlier starts. Comparing
-//! the two sums would hide new lines behind old ones. Not here: the printed text.
+//! The two counts differ: the scan of a restarted agent also reads the output of earlier starts.
+//! Comparing the two sums would hide new lines behind old ones. Not here: the printed text.
 
 /// The bytes counted so far.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! Reads progress from a line of the log: bars of tqdm, rich, Keras and Ultralytics, `epoch 3/10`,
 //! `step 120`, the lines of Hugging Face's Trainer.
 //!
-//! Only numbers in these programs' places count. A line with another possible meaning is ignored. Not here:
-//! the total over lines ([`super::progress_steps`]).
+//! Only numbers in these programs' places count. A line with another possible meaning is ignored.
+//! Not here: the total over lines ([`super::progress_steps`]).
 
 use regex_lite::Regex;
 

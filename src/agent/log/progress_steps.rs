@@ -5,8 +5,8 @@
 //!   one bar, or `step 120`         ──> its count; after a restart from zero it continues
 //!   a second bar                   ──> a sign of activity, until the first is full
 //! ```
-//! A total is given only if it was shown: a bar may restart, and its total is then not the end of the work.
-//! Not here: a file, or a clock.
+//! A total is given only if it was shown: a bar may restart, and its total is then not the end of
+//! the work. Not here: a file, or a clock.
 
 use super::progress_lines::{Count, Line};
 

@@ -1,7 +1,7 @@
 //! Scans the workload's output for signs of activity: its size, matching lines, the "done" line.
 //!
-//! Never waits for the store: a store that is down must not make a job look stalled. The work is bounded by
-//! bytes and by lines a second. Output beyond that is counted but not matched.
+//! Never waits for the store: a store that is down must not make a job look stalled. The work is
+//! bounded by bytes and by lines a second. Output beyond that is counted but not matched.
 
 use std::path::Path;
 use std::sync::Arc;

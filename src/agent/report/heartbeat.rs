@@ -1,9 +1,9 @@
 //! The heartbeat: `status.json`, overwritten regularly and at each change, while the loop runs.
 //!
-//! At every tick the loop asks whether a status is wanted, and hands one in if so. Only new ones are written.
-//! So an agent with a hung loop stops its heartbeats and loses its lease, although this task still runs. A
-//! slow store never queues more than the newest status. Where reads cost money, change markers
-//! (`jobdir::change_markers`) tell the controller what to read.
+//! At every tick the loop asks whether a status is wanted, and hands one in if so. Only new ones
+//! are written. So an agent with a hung loop stops its heartbeats and loses its lease, although
+//! this task still runs. A slow store never queues more than the newest status. Where reads cost
+//! money, change markers (`jobdir::change_markers`) tell the controller what to read.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 //! ```text
 //!   facts ──> sender (bounded buffer, state in a local file) ──> try ──> wait 1 s, 2 s, ... 60 s ──> try ──> ...
 //! ```
-//! A store that is down is a normal state. Only the drain waits for a sender, with a deadline. Not here:
-//! what is sent (each sender knows its own), or a panic on a disk or store error.
+//! A store that is down is a normal state. Only the drain waits for a sender, with a deadline. Not
+//! here: what is sent (each sender knows its own), or a panic on a disk or store error.
 
 use std::error::Error;
 use std::future::Future;
