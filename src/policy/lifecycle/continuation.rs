@@ -67,8 +67,7 @@ fn is_shown_as_before(attempt: &AttemptFacts, view: &InstanceView, overdue: bool
     view.tags.job != attempt.plan.job || (same_start && !overdue && !stopped_since)
 }
 
-/// The action for a kept machine that has not started, or is not shown so; `None`: treat it like
-/// any other.
+/// The action for a kept machine before it is shown as started; `None`: treat it like any other.
 pub(crate) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Vec<Act>> {
     let plan = &attempt.plan;
     plan.starts.as_ref()?;
@@ -82,8 +81,8 @@ pub(crate) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
     let wait = || vec![Act::Wait { until: None, why: format!("{} runs, and carries the name of another job", view.id) }];
     let unwanted = Wishes::of(facts.requests).end.is_some();
     // A cloud without capacity refuses the start. This handles one that accepts it and shows no
-    // effect. A cloud that does not answer, or a laptop that slept, has accepted nothing. The start
-    // is then repeated as long as the machine could still work.
+    // effect. If the cloud did not answer or the laptop slept, the start is repeated as long as the
+    // machine could still work.
     let shows_nothing = attempt.watched.starts_for.is_some_and(|starts| starts > plan.boot.duration());
     let too_late = plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
     match view.state {

@@ -56,7 +56,7 @@ pub fn is_saved_elsewhere(spec: &Spec, outcome: &Outcome, newest: Option<Checkpo
     outcome.losses.is_empty() && (outputs || own.is_some_and(|last| newest.is_some_and(|newest| newest >= last.number)))
 }
 
-/// Why a sweep does not end a machine with a kept disk that the cloud never stops (`what` is the
+/// Why a sweep spares a machine with a kept disk if the cloud refuses to stop it (`what` is the
 /// cloud's reason); follows the machine's name. Data only on that disk outweighs a hard cap. A
 /// sweep knows less about it than the controller ([`is_saved_elsewhere`]).
 pub fn never_stopped(view: &InstanceView, what: &str) -> String {

@@ -65,7 +65,7 @@ pub struct Watched {
     /// When it stopped billing, from the cloud's first report for that launch. The cloud dates only
     /// the last change of a machine.
     pub stood: Option<Timestamp>,
-    /// For a machine that is no longer shown, or whose end has no date.
+    /// For a hidden machine, or an end without a date.
     pub unshown: Option<Unshown>,
     /// A heartbeat came after this controller first saw one, so its content is current.
     pub beats_on: bool,
@@ -97,8 +97,8 @@ pub enum GuardLeft {
     Off,
 }
 
-/// Dates by the store's clock, for a machine that is no longer shown or whose end has no date. The
-/// workstation's clock may be a day off.
+/// Dates by the store's clock, for a hidden machine or an end without a date. The workstation's
+/// clock may be a day off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unshown {
     /// The time of that look.
@@ -119,7 +119,7 @@ pub struct Ended {
 /// The alarm of a machine, as its cloud reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlarmSeen {
-    /// Not asked, or no answer.
+    /// Not looked up, or the cloud did not answer.
     #[default]
     Unknown,
     Quiet,
