@@ -308,7 +308,7 @@ impl Agent {
         self.gives_up("workload", because, text)
     }
 
-    /// Ends an attempt in which nothing ran that could be saved.
+    /// Ends an attempt without work to save.
     pub(super) fn gives_up(&mut self, policy: &str, because: EndedBecause, text: String) -> Decision {
         let reason = Reason::new(self.out.clock.now(), policy, because.word(), text);
         self.journal.record(What::Verdict { reason: reason.clone() });

@@ -23,7 +23,7 @@ use crate::ports::Clock;
 /// ten steps; few enough to follow a change of speed.
 const INTERVALS_MAX: usize = 51;
 
-/// What the workload has reported so far. Clones are cheap and share one board.
+/// The workload's reports so far. Clones are cheap and share one board.
 #[derive(Clone, Default)]
 pub struct Board {
     inner: Arc<Mutex<Inner>>,

@@ -47,7 +47,7 @@ pub struct Drawers {
     pub unknown: Duration,
 }
 
-/// What the watching policies have learned, kept over a crash of the agent.
+/// The learned state of the watching policies, kept over a crash of the agent.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Rhythm {
@@ -253,7 +253,7 @@ fn rounded(time: Duration) -> Span {
     Span::from_duration(Duration::from_millis(time.as_millis() as u64))
 }
 
-/// A sample in which everything is unknown, for hung sensors.
+/// A sample with only unknown values, for hung sensors.
 fn blind(mono: Duration) -> Sample {
     fn hangs<T>() -> Reading<T> {
         Reading::unknown("the sensors do not answer")

@@ -1,4 +1,4 @@
-//! What is new in a job root, from one listing: ten thousand records cannot be read in every tick.
+//! Finds changes in a job root with one listing: ten thousand records cannot be read in every tick.
 //!
 //! ```text
 //!   news/<job>/made            the job was submitted
@@ -32,7 +32,7 @@ pub enum News {
     Beat(AttemptNo),
 }
 
-/// What the listing says about one job.
+/// The markers of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobNews {
     /// Changes when anything but a beat is new.

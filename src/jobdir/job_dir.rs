@@ -161,7 +161,7 @@ impl JobDir {
         Ok(self.store.put(&layout::waiting(&self.job), Bytes::from(encode(waiting))).await?)
     }
 
-    /// What a person must know. `None`: nothing yet, or the record is damaged.
+    /// Messages that a person must know. `None`: nothing yet, or the record is damaged.
     pub async fn attention(&self) -> Result<Option<Attention>, JobDirError> {
         unless_damaged(self.read(layout::attention(&self.job)).await)
     }
@@ -199,7 +199,7 @@ impl JobDir {
         self.create(layout::plan(&self.job, plan.attempt), plan).await
     }
 
-    /// What became of the attempt's machine. `None`: not written yet.
+    /// How the attempt's machine ended. `None`: not written yet.
     pub async fn settled(&self, no: AttemptNo) -> Result<Option<Settled>, JobDirError> {
         self.read(layout::settled(&self.job, no)).await
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   schedules/<set>/<name>.json                     lamp apply, overwritten
 //!   schedules/<set>/<name>/code/<sha256>.tar.zst    lamp apply, once
-//!   schedules/<set>/<name>/runs/<due>.json          a daemon, once each: creating it decides the due time
+//!   schedules/<set>/<name>/runs/<due>.json          a daemon, once each: the decision
 //!   schedules/<set>/<name>/waiting.json             a daemon, overwritten
 //! ```
 

@@ -2,7 +2,7 @@
 //! code.
 //!
 //! ```text
-//!   may delete? ──> discarded.json ──> list again ──> manifests (they make a checkpoint) ──> the rest
+//!   may delete? ──> discarded.json ──> list again ──> manifests (checkpoints end) ──> the rest
 //! ```
 //! The records stay. Without a receipt, a controller would launch the job again. Without a spec,
 //! `lamp apply` and a daemon would make it again. Receipts also explain the bill. Whether data may
@@ -46,7 +46,7 @@ impl JobDir {
         Ok(objects.into_iter().filter_map(|object| Some((stored_kind(self.job(), &object.key)?, object))).collect())
     }
 
-    /// What was deleted of the job's data. `None`: nothing, or the record is damaged.
+    /// The job's data that was deleted. `None`: nothing, or the record is damaged.
     ///
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.

@@ -131,12 +131,14 @@ impl Arrival {
     }
 }
 
+/// Keys use `/` without a leading one, relative to the job root. A missing object is `Ok(None)`,
+/// not an error.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// For people: `file:///...` or `s3://...`.
     fn url(&self) -> String;
 
-    /// Whether this is a local folder: requests cost nothing, and it has no clock of its own.
+    /// Whether this is a local folder: requests are free, and its clock is the machine's.
     fn is_folder(&self) -> bool {
         self.url().starts_with("file:")
     }

@@ -74,7 +74,7 @@ pub enum WorkloadError {
         #[source]
         cause: std::io::Error,
     },
-    /// It never ran and never will. The start's records have the reason.
+    /// It has never run, and this start is final. The start's records have the reason.
     #[error("cannot start the workload")]
     NotStarted {
         #[source]
@@ -94,8 +94,8 @@ pub enum WorkloadError {
 pub trait Workloads: Send + Sync {
     async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError>;
 
-    /// The workload that was started with this state folder, running or ended. `None`: there is
-    /// none, and there never will be one for this folder. An error that is not
+    /// The workload that was started with this state folder, running or ended. `None`: none
+    /// exists, and this is final. An error that is not
     /// [`WorkloadError::is_final`] means *unknown*: a new start may then be a second one.
     async fn attach(&self, dir: &std::path::Path) -> Result<Option<Box<dyn Workload>>, WorkloadError>;
 }

@@ -188,10 +188,10 @@ impl Workstation {
         if existing { open::open_existing(&self.job_root) } else { open::open(&self.job_root) }
     }
 
-    /// What EC2 sells now, with the spot prices of the last `back`.
+    /// The offers of EC2 now, with the spot prices of the last `back`.
     ///
     /// # Errors
-    /// When no region answers, or this program was built without AWS.
+    /// When every region fails to answer, or AWS is missing in this build.
     #[cfg(feature = "aws")]
     pub async fn ec2_supply(&self, machine: &MachineSpec, back: Span) -> Result<Supply, Box<dyn Error>> {
         Ok(offers::survey(&self.aws_session(), machine, Some(back)).await?)
@@ -207,7 +207,7 @@ impl Workstation {
     /// The public address of a machine. `None`: it has none.
     ///
     /// # Errors
-    /// When EC2 does not answer, or this program was built without AWS.
+    /// When EC2 fails to answer, or AWS is missing in this build.
     #[cfg(feature = "aws")]
     pub async fn ec2_address(&self, region: &Region, instance: &str) -> Result<Option<String>, Box<dyn Error>> {
         let found = describe::one(&self.aws_session(), region, instance).await?;

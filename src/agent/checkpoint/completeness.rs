@@ -1,7 +1,7 @@
 //! Decides when a checkpoint is complete, from what the folder looked like second by second.
 //!
 //! ```text
-//!   as kept ──change──> being written ──complete by its parts, a mark, or process exit──> complete ──manifest──> kept
+//!   kept ──change──> being written ──parts, a mark, or process exit──> complete ──manifest──> kept
 //! ```
 //! If a workload marks its checkpoints (`{"checkpoint": ...}` in the progress file), only marks
 //! count, not pauses. Without marks, each part of the folder is judged by itself
@@ -102,7 +102,7 @@ impl FolderWatch {
             None => signs.marked_step,
         };
         let looked = self.looked.unwrap_or(now);
-        // An ended process has no open files: use those of the last look.
+        // An ended process has no open files: use the last look's.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.told.zip(step).map(|(before, now)| before.min(now));
         let beside = Beside { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
@@ -116,7 +116,7 @@ impl FolderWatch {
             }
             self.tell_steps(&before, &picture);
             if let Some(doubt) = &mut self.doubt {
-                // What the first look finds was not written since then.
+                // Files found by the first look do not count as written since.
                 doubt.observe(if self.looked.is_some() { &before } else { &picture }, &picture);
             }
         }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::completeness::{Before, FolderWatch, Picture, Signs};
 use crate::ports::{FileStamp, TreeFile};
 
-/// What a script writes, second by second.
+/// The writes of a script, second by second.
 #[derive(Clone, Debug)]
 struct Habits {
     /// The seconds that each file of a checkpoint takes, in order, and the pause before the next

@@ -44,7 +44,7 @@ pub(crate) struct Declared {
 }
 
 impl Declared {
-    /// `kept`, `declared`: the kept files, and those of the previous mark. `marked_by`: the mark
+    /// `kept`, `declared`: the kept files, and the previous mark's. `marked_by`: the mark
     /// was made by this time of the file system, nanoseconds since 1970. `is_restless`: a file that
     /// is always being written, which says nothing about saves.
     pub(crate) fn new(

@@ -2,7 +2,7 @@
 //! progress, and the checkpoint before it.
 //!
 //! ```text
-//!   start ─ note what it began from ─ fails ─ policy::lifecycle::checkpoint_rollback ─ keep the intent
+//!   start ─ note its origin ─ fails ─ policy::lifecycle::checkpoint_rollback ─ keep the intent
 //!         ─ restore an older checkpoint ─ start; uploads wait until it makes progress
 //! ```
 //! Uploads would become the newest checkpoint, so a log beside an old one must wait. Not here:
@@ -36,7 +36,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(10);
 /// checkpoint.
 const SAVED_WITHIN: Duration = Duration::from_secs(30 * 60);
 
-/// The state in which a start began.
+/// The state at the beginning of a start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begun {
     /// The newest complete checkpoint at that time.

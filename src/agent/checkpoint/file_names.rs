@@ -1,4 +1,4 @@
-//! What a file's name tells: the parts of a checkpoint folder, logs, and names that are not final.
+//! Reads file names: the parts of a checkpoint folder, logs, and names that are not final.
 //!
 //! ```text
 //!   checkpoint-100/  step-200.ckpt   a numbered part: one checkpoint, judged by itself
@@ -30,7 +30,7 @@ pub(crate) enum Part {
     Numbered { parent: String, numbers: Numbers },
 }
 
-/// What watching the folder has shown about it.
+/// Facts learned by watching the folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Places {
     /// Numbered folders that are not checkpoints: checkpoints are made in them, or their files
@@ -39,7 +39,7 @@ pub(crate) struct Places {
     /// Folder names with `#` for numbers that get several checkpoints: each start of Lightning
     /// makes one (`version_1`).
     pub kinds: BTreeSet<String>,
-    /// File names with `#` for numbers of which older members were rewritten.
+    /// File names with `#` for numbers whose older members were rewritten.
     pub files: BTreeSet<String>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    /// `paths`: the present files, and those of a moment ago.
+    /// `paths`: the present and the previous files.
     pub(crate) fn new<'p>(paths: impl Iterator<Item = &'p str>, places: &'a Places) -> Self {
         let mut members: HashMap<(&str, String), HashSet<Numbers>> = HashMap::new();
         for path in paths.filter(|path| !is_log(path)) {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   look (1 s) ──> FolderWatch ──complete──> Try (files, then manifest) ──> Checkpoint event
-//!                      ^                        │ torn: the folder changed; wait for quiet, then the next number
+//!                      ^                        │ torn: wait for quiet, then the next number
 //!   ask ─ signal ─ save ┘<──────────────────────┘
 //! ```
 //! On the interval, it uploads what is complete. On a save, it uploads what was written after the
@@ -393,7 +393,7 @@ impl Kept {
         self.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
     }
 
-    /// Bytes that the newest checkpoint does not hold, without logs.
+    /// Bytes of files that the newest checkpoint lacks, logs excluded.
     fn beyond(&self, picture: &Picture) -> u64 {
         let before: HashMap<&str, FileStamp> = self.files.iter().map(|(path, stamp)| (path.as_str(), *stamp)).collect();
         without_logs(picture).filter(|file| before.get(file.path.as_str()) != Some(&file.stamp)).map(|file| file.stamp.bytes).sum()

@@ -2,8 +2,8 @@
 //!
 //! Every file is checked against its SHA-256 before any is moved into place. A damaged checkpoint
 //! is skipped with an event, and the next older one is taken. If the store does not answer, the
-//! attempt waits: it must not start from nothing. On a kept disk, newer files on the disk win over
-//! the checkpoint.
+//! attempt waits: a start from zero would lose work. On a kept disk, newer files on the disk win
+//! over the checkpoint.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -38,7 +38,7 @@ const UPLOAD_SECS_MAX: f64 = 24.0 * 3600.0;
 pub enum RestoreError {
     #[error("cannot write the checkpoint folder")]
     Disk(#[source] io::Error),
-    /// Starting from nothing is not what the user asked and pays for.
+    /// The user asked to continue, and a start from zero costs money.
     #[error("the job goes on from `{0}`, whose checkpoints were discarded")]
     Discarded(JobId),
 }
@@ -133,7 +133,7 @@ pub(crate) fn scratch(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.lamp-restore"))
 }
 
-/// What the workload starts from.
+/// The state that the workload starts from.
 pub(crate) enum Found {
     Restored(Manifest),
     /// This file on the disk is newer than the checkpoint. No file was changed.
@@ -306,7 +306,7 @@ async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Ar
     }
 }
 
-/// Marks the restored files as kept, so that they do not count as a change and are not uploaded
+/// Marks the restored files as kept, so that they are neither a change nor uploaded
 /// again. Another job's files are uploaded with the first checkpoint, which must not depend on that
 /// job.
 pub(crate) fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool, before: Kept) {

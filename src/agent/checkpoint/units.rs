@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   no file of it is open for writing, and
-//!     it has every name that the previous checkpoint had           -> complete at once, or after 2 s if open files are unknown
-//!     it is the first of its kind: training went on, or 10 s       -> complete
-//!     it lacks a name: the next was begun, or 30 s                 -> complete
-//!   its writer was killed before that                              -> never by waiting
+//!     it has every name of the checkpoint before it          -> complete (*)
+//!     it is the first of its kind: training went on, or 10 s -> complete
+//!     it lacks a name: the next was begun, or 30 s           -> complete
+//!   its writer was killed before that                        -> never by waiting
+//!   (*) at once, or after 2 s if open files are unknown
 //! ```
 //! Scripts pause inside a save: the optimizer may follow seconds after the weights. So a rest
 //! proves little, and a comparison with the previous save proves much. Not here: marks (that is
@@ -38,7 +39,7 @@ const GONE_FOR: Duration = Duration::from_secs(30);
 /// late.
 const STEP_AFTER: Duration = Duration::from_millis(1500);
 
-/// What else is known when the folder is looked at.
+/// Other facts at the time of a look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside<'a> {
     /// The files that the workload has open for writing. `None`: unknown.
@@ -82,7 +83,7 @@ struct Unit {
     /// still being written when the next save of this part began.
     ended_by: Option<(Part, Duration)>,
     is_apart: bool,
-    /// What the previous save wrote, if the same names are written again.
+    /// The names that the previous save wrote, if the same names are written again.
     expected: Option<Held>,
     there: bool,
     open: bool,
@@ -101,7 +102,7 @@ struct Unit {
 
 #[derive(Debug, Default)]
 struct Growing {
-    /// What began since it began to grow, each once, and how often one of these began again.
+    /// The saves since it began to grow, each once, and how often one of these began again.
     begun: BTreeSet<String>,
     rounds: u32,
     is_log: bool,
@@ -172,7 +173,7 @@ impl Units {
         }
     }
 
-    /// Finds numbered folders that are not checkpoints, and files that are not a series, from the
+    /// Finds numbered folders without checkpoints, and numbered files without a series, from the
     /// changes.
     fn find_places(&mut self, (before, after): (&Picture, &Picture), was: &HashMap<&str, FileStamp>, looked: Duration) {
         let places = self.places.clone();
@@ -670,7 +671,7 @@ mod tests {
             }
         }
 
-        /// What is complete now and not kept yet; keeps it.
+        /// Returns and keeps the complete files.
         fn kept(&mut self) -> Vec<String> {
             let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else { return Vec::new() };
             self.watch.keep(Arc::clone(&ripe.picture));

@@ -2,8 +2,8 @@
 //! ones.
 //!
 //! ```text
-//!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB or some seconds) ──> attempts/<n>/log/<piece>.zst
-//!          └ removed once shipped, so that the holder has space         └ the frames in order are the log
+//!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB) ──> .../log/<piece>.zst
+//!          └ removed once shipped, to free space          └ the frames in order are the log
 //! ```
 //! The range of a piece is recorded before it is sent. After a crash or a lost reply, the same
 //! bytes go under the same number. Beyond `bytes_max`, the start is kept and the middle is skipped.
@@ -145,7 +145,7 @@ impl LogShip {
     }
 
     /// Called at each tick with the printed bytes so far. New output wakes the tasks at once, so
-    /// they need no timer, and they do not list the folder of a silent workload.
+    /// a timer is not needed. The folder of a silent workload is not listed.
     pub fn look(&self, printed: u64) {
         if self.shared.printed.swap(printed, Ordering::Relaxed) != printed {
             self.shared.wake();

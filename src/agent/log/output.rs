@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   holder: bytes of this start, at once ──────────────┐
-//!                                                      ├──> total: grows when the workload prints, once for each byte
+//!                                                      ├──> total: counts each byte once
 //!   log scan: bytes of every start, a second later, ───┘
 //!             and none on a full disk
 //! ```

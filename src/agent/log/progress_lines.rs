@@ -22,7 +22,7 @@ pub(crate) struct Line {
     /// The letters before the count: they identify the counter.
     pub name: String,
     pub is_bar: bool,
-    /// The line in which Hugging Face's Trainer prints its loss: its bar covers the whole training.
+    /// The line with the loss of Hugging Face's Trainer: its bar covers the whole training.
     pub is_trainer: bool,
     pub loss: Option<f64>,
 }

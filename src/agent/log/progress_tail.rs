@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> Board: steps, marks, signs
-//!                                    └ marks count once their time is known: they cover files written by then
+//!                                    └ marks count once their time is known
 //! ```
 //! Not here: the sum of the signs ([`crate::agent::activity_board`]), or which files a mark covers
 //! (the module `checkpoint::declared`).

@@ -218,7 +218,7 @@ impl Scan {
         self.budget = self.budget.saturating_sub(bytes.len() as u64);
         self.board.logged(bytes.len() as u64);
         let Scan { lines, board, shared, timed, .. } = self;
-        // Of several new bar states, only the newest has its time.
+        // With several new bar states, only the newest has its time.
         let mut shown = None;
         lines.feed(&bytes, |said| match said {
             Said::Shown(..) => shown = Some(said),

@@ -21,7 +21,7 @@ use crate::jobdir::layout;
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
 /// The time between two pieces that are not full: a little less than two ticks of the loop, which
-/// wake the shipper. Output after a silence is shipped at once. Of continuous output, `lamp logs
+/// wake the shipper. Output after a silence is shipped at once. With continuous output, `lamp logs
 /// -f` is this much behind. Each piece is a synced file in a synced folder. One a second was a
 /// third of the agent's cost beside a workload that prints a line a second.
 const PIECE_APART: Duration = Duration::from_millis(1900);

@@ -1,7 +1,7 @@
 //! The events of an attempt: numbered, kept in a local file first and then sent in batches.
 //!
 //! ```text
-//!   record ──> events.jsonl (local) ──> [1 | 2 3 4 | 5 ...] ──> jobs/<job>/attempts/<n>/events/<first>.jsonl
+//!   record ──> events.jsonl (local) ──> [1 | 2 3 4 | 5 ...] ──> attempts/<n>/events/<first>.jsonl
 //! ```
 //! The local file keeps numbers and unsent events over a crash of the agent. The range of a batch
 //! is recorded before it is sent: after a crash or a lost reply, the same bytes go under the same

@@ -7,7 +7,7 @@
 //! missing heartbeat fires as intended. A meter that fails or is slow loses minutes and delays
 //! nothing.
 //!
-//! A batch is sent within seconds of its minute or not at all, so it has no timestamp. The rule of
+//! A batch is sent within seconds of its minute or dropped, so it needs no timestamp. The rule of
 //! PutMetricData: a data point without a `Timestamp` counts from its arrival. With one, it may be
 //! two weeks old or two hours ahead, and an alarm looks at that time. With a clock that is minutes
 //! off, the alarm would miss it. Not here: a verdict, a retry, a time of day.

@@ -1,6 +1,6 @@
 //! Asks the metadata service once a second whether the cloud will interrupt the machine.
 //!
-//! A missing answer does not mean "no notice": the last good answer counts, with its time. Only one
+//! After a missing answer, the last good answer counts, with its time. Only one
 //! poll runs at a time, so a hung service blocks nothing else.
 
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The ordered end of an attempt: save, end the workload, upload, write the outcome, power off.
 //!
 //! ```text
-//!   ask to save -> SIGTERM -> grace -> SIGKILL of the tree -> outputs, log, samples, journal -> outcome -> (hold) -> power off
+//!   ask to save -> SIGTERM -> grace -> SIGKILL of the tree
+//!     -> outputs, log, samples, journal -> outcome -> (hold) -> power off
 //! ```
 //! Every wait has a limit, so that a hung store or workload cannot keep a machine billing. An
 //! interruption ends without an outcome: the cloud stops the machine, or the work continues.

@@ -30,7 +30,7 @@ pub struct Attempt {
     pub mode: Mode,
 }
 
-/// Who started the attempt.
+/// How the attempt was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -69,7 +69,7 @@ pub struct Memory {
     pub retries_used: u32,
     pub stall_restarts: u32,
     pub drawers: Drawers,
-    /// What was learned about the workload's rhythm.
+    /// The learned rhythm of the workload.
     #[serde(default)]
     pub rhythm: Rhythm,
     pub started: Timestamp,
@@ -155,7 +155,7 @@ const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(5 * 60);
 pub struct Anchor {
     pub wall: Timestamp,
     pub mono: Duration,
-    /// The boot in which `mono` counts. After another boot `mono` means nothing.
+    /// The boot of `mono`. After another boot `mono` means nothing.
     #[serde(default)]
     pub boot: String,
     /// How long the machine ran before this boot, as its agents measured by the monotonic clock;
@@ -266,7 +266,7 @@ impl Attempt {
         start_dir(&self.folders.state, start)
     }
 
-    /// What the machine has cost so far, and the job.
+    /// The cost of the machine so far, and of the job.
     pub fn spent(&self, now: Timestamp) -> (Usd, Usd) {
         let billed = now.duration_since(self.launched);
         let here = self.price.cost_of(std::time::Duration::try_from(billed).unwrap_or_default());

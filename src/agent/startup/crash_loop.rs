@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   each run: counted on the disk ──> ten minutes old: the count starts again
-//!   ten short runs in a row ──> no heartbeat, no metric and no new deadline until a run is a minute old
-//!   twenty                  ──> until it is ten minutes old
+//!   ten short runs in a row ──> silent (heartbeat, metrics, deadline) until a minute old
+//!   twenty                  ──> silent until ten minutes old
 //! ```
 //! A run that is too short for a verdict ends nothing, however idle or hung the work is. With a
 //! heartbeat in each, the lease, the alarm and the dead-man's switch would never fire. The machine

@@ -38,7 +38,7 @@ pub struct Fetching {
 
 #[derive(Default)]
 struct Inner {
-    /// What is being fetched, as text. `None`: nothing.
+    /// The present download, as text. `None`: nothing.
     what: Option<String>,
     /// The bytes of the present try, and of the best one so far.
     come: Arc<AtomicU64>,
@@ -232,7 +232,7 @@ mod tests {
         })
     }
 
-    /// One answer a minute; returns the minute in which it is given up.
+    /// One answer a minute; returns the minute when it is given up.
     fn given_up(answers: impl Fn(u64) -> (Kind, u64)) -> Option<u64> {
         let clock = Arc::new(Hands::default());
         let fetching = Fetching::new(clock.clone());
