@@ -1,7 +1,7 @@
 //! Files that a killed process may have left incomplete, and how long they are doubted.
 //!
 //! ```text
-//!   killed while writing ──> doubted files ──rewritten, deleted, marked, or as much written──> trusted
+//!   killed while writing ──> doubted ──rewritten, deleted, marked, or as much written──> trusted
 //! ```
 //! A restarted process may leave the folder alone for minutes, so a rest proves nothing about the
 //! old files. Their checksums would match, so an incomplete checkpoint would stay the newest for

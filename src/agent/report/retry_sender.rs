@@ -1,7 +1,7 @@
 //! The common part of all senders: retries with backoff, for as long as the sender runs.
 //!
 //! ```text
-//!   facts ──> sender (bounded buffer, state in a local file) ──> try ──> wait 1 s, 2 s, ... 60 s ──> try
+//!   facts ──> sender (bounded buffer, local state file) ──> try ──> wait 1 s, 2 s ... 60 s ──> try
 //! ```
 //! A store that is down is a normal state. Only the drain waits for a sender, with a deadline. Not
 //! here: what is sent (each sender knows its own), or a panic on a disk or store error.
