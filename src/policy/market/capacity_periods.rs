@@ -51,7 +51,7 @@ const OLD_HOURS: f64 = 1000.0;
 /// Integration step over a life, in hours: finer than the youngest ages of the law.
 const LIFE_STEP_HOURS: f64 = 0.1;
 
-/// Range in hours for the mean life: few lives are longer.
+/// Range in hours for the mean life: few machines run longer.
 const MEAN_OVER_HOURS: f64 = 48.0;
 
 /// Lower bounds of the age classes, in hours; the last is open. Finer where the law is steep.

@@ -65,7 +65,7 @@ fn hours(duration: Duration) -> f64 {
 pub enum Capacity {
     There,
     Gone,
-    /// Not known, and never treated as there.
+    /// Not known; treated as gone.
     Unknown,
 }
 

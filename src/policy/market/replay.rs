@@ -107,7 +107,7 @@ pub enum Unfinished {
     Deadline,
     RunTime,
     Budget,
-    /// No limit ended it, but it would never finish.
+    /// It would never finish, without a limit to end it.
     GivenUp,
     /// Another end, as in the full simulation only: too many interruptions, or a machine on which
     /// it hung.
