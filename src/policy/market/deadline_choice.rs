@@ -65,7 +65,7 @@ fn hours(duration: Duration) -> f64 {
 pub enum Capacity {
     There,
     Gone,
-    /// Not known; treated as gone.
+    /// Not known; treated as gone, unless a spot machine runs.
     Unknown,
 }
 

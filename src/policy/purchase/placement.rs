@@ -347,8 +347,7 @@ mod tests {
         );
         let few = [offer(Cloud::Aws, "a", "4", 0), offer(Cloud::Aws, "b", "1", 0)];
         assert_eq!(place(&wanted, &few, Some("0.5".parse().unwrap()), Span::ZERO, NOW).unwrap().offer, few[1]);
-        // A workstation bills nothing, but a budget that is spent before the first check is no
-        // limit.
+        // A workstation is free, but a budget that is spent before the first check limits nothing.
         let dear = [offer(Cloud::Local, "a", "100000", 0)];
         let error = place(&wanted, &dear, Some("1".parse().unwrap()), Span::ZERO, NOW).unwrap_err();
         assert!(error.to_string().contains("the $1.00 left of the budget are spent within a second"), "{error}");

@@ -12,7 +12,7 @@ use crate::market::{Cloud, Market, Offer, elapsed, share_a_quota};
 
 /// How long a refusal counts. Capacity and addresses return in minutes; a price moves within hours.
 /// Quotas, disk limits and roles wait for a person or for another machine's end. A region is
-/// verified within minutes to hours. A type that a zone does not sell will not be sold there
+/// verified within minutes to hours. A zone that does not sell a type now will be the same
 /// tomorrow.
 fn memory_of(refusal: Refusal) -> Duration {
     Duration::from_secs(match refusal {

@@ -1,7 +1,7 @@
 //! Whether one more machine may be launched under the limit for all of a user's jobs.
 //!
 //! Checked only before a launch: a cap never ends a running machine. The caller reads all jobs.
-//! This module has no clock and makes no calls.
+//! This module has no clock.
 
 use std::time::Duration;
 
