@@ -29,7 +29,6 @@ const KEEP_EVERY: Duration = Duration::from_secs(30);
 /// The cloud's notices so far, and their results.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warned {
-    /// The notice that counts now.
     pub notice: Option<Notice>,
     /// The notice's time on the agent's clock, recomputed from the present clocks.
     pub at: Option<Timestamp>,

@@ -34,7 +34,6 @@ use crate::market::Span;
 use crate::policy::{Decision, LimitLevel, Stage, Step, WatchAction};
 use crate::ports::{Ended, Metadata, Meter, People, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
 
-/// The world, as the agent needs it.
 pub struct World {
     pub sensors: Box<dyn SensorFeed>,
     pub workloads: Arc<dyn Workloads>,
@@ -297,7 +296,6 @@ impl Agent {
         self.journal.record(What::WorkloadEnded { start, exit: ended.exit, orphans: ended.orphans });
     }
 
-    /// Records a decision if it is new.
     pub(crate) fn note(&mut self, decision: &Decision, action: WatchAction) {
         let key = (decision.reason.policy.clone(), action, decision.reason.verdict.clone());
         if self.noted.as_ref() == Some(&key) {
@@ -353,7 +351,6 @@ impl Agent {
         }
     }
 
-    /// Why saves are not kept now.
     fn save_troubles(&self) -> Vec<String> {
         self.checkpoints.as_ref().map(Checkpoints::troubles).unwrap_or_default()
     }

@@ -28,7 +28,6 @@ pub struct Watching {
     baseline: Option<Marks>,
     began: Option<Sample>,
     previous: Option<Sample>,
-    /// For the last interval.
     cpu_percent: Option<f64>,
     /// Since when it has been busy and moving, without a pause.
     pub busy_since: Option<Duration>,
@@ -85,7 +84,6 @@ impl Watching {
         (self.idle, self.stall) = (again(), again());
     }
 
-    /// A fault that an earlier agent found.
     pub fn remember_fault(&mut self, fault: Option<&HardwareFault>) {
         self.hardware_rule.remember(fault);
     }
@@ -95,12 +93,10 @@ impl Watching {
         self.stall_rule.goes_on(silent_secs);
     }
 
-    /// The longest silence of a workload that reports, seconds.
     pub fn longest_silence(&self) -> Option<f64> {
         self.stall_rule.longest_silence()
     }
 
-    /// The machine's hardware fault, if there is one.
     pub fn fault(&self) -> Option<HardwareFault> {
         self.hardware_rule.fault()
     }
@@ -230,7 +226,6 @@ impl Watching {
         self.previous.as_ref().and_then(|sample| sample.tree_memory_bytes.known().copied())
     }
 
-    /// How many GPUs the machine has, if known.
     pub fn gpu_count(&self) -> Option<u32> {
         self.previous.as_ref().and_then(|sample| sample.gpus.known()).and_then(|gpus| u32::try_from(gpus.len()).ok())
     }

@@ -23,7 +23,6 @@ use super::layout;
 use crate::job::{AttemptNo, JobId};
 use crate::ports::{Store, StoreError};
 
-/// One thing that happened to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     Made,

@@ -51,7 +51,6 @@ pub enum CloudError {
     /// This request will always fail.
     #[error("{what}")]
     Invalid { what: String },
-    /// This cloud cannot do that at all.
     #[error("the {cloud} cloud cannot {act}")]
     Unsupported { cloud: &'static str, act: &'static str },
 }
@@ -65,7 +64,6 @@ impl CloudError {
 
 #[async_trait]
 pub trait Cloud: Send + Sync {
-    /// Every region where this account may have machines.
     async fn regions(&self) -> Result<Vec<Region>, CloudError>;
 
     /// The offers that satisfy the requirement now.
@@ -182,7 +180,6 @@ pub trait Cloud: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Removes one piece of the owner's residue.
     async fn clear(&self, _residue: &Residue) -> Result<(), CloudError> {
         Ok(())
     }

@@ -14,7 +14,6 @@ use jiff::Timestamp;
 
 use crate::market::Span;
 
-/// The result of a create-if-absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Created {

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::Scope;
 use crate::job::ExitStatus;
 
-/// The command to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
     /// Unique on this machine and valid as a unit name: `digits-222222-0001-1`.
@@ -34,7 +33,6 @@ pub struct Launch {
     pub terminal: bool,
 }
 
-/// How a start of the workload ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub exit: ExitStatus,

@@ -31,7 +31,6 @@ const FOR_THE_ANSWER: Duration = Duration::from_secs(5);
 pub struct SweeperSettings {
     pub job_root: String,
     pub owner: String,
-    /// The version of this program.
     pub version: String,
 }
 

@@ -60,7 +60,6 @@ pub struct Workstation {
     pub name: String,
     /// The user's notify command. Empty: no notifications.
     pub notify: Vec<String>,
-    /// The user's AWS settings.
     pub aws: AwsSettings,
     /// The spending caps over all jobs, in any job root.
     pub caps: Arc<CapsInForce>,
@@ -161,7 +160,6 @@ impl Workstation {
     #[cfg(not(feature = "aws"))]
     fn add_aws(&self, _clouds: &mut BTreeMap<market::Cloud, Arc<dyn ports::Cloud>>) {}
 
-    /// The AWS session. It sends nothing yet.
     #[cfg(feature = "aws")]
     pub fn aws_session(&self) -> Arc<AwsSession> {
         Arc::clone(&self.session)

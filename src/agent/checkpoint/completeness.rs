@@ -37,10 +37,8 @@ pub(crate) type Picture = Arc<Vec<TreeFile>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
-    /// The files of the newest manifest.
     kept: Picture,
     seen: Option<Picture>,
-    /// When the folder was last looked at.
     looked: Option<Duration>,
     /// The files that were open for writing at that time.
     open: Option<BTreeSet<String>>,
@@ -190,7 +188,6 @@ impl FolderWatch {
         }
     }
 
-    /// Judged at `until`: now, or when the workload ended.
     fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
         // Usually nothing is new, and a folder may hold 200,000 files.
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
@@ -283,7 +280,6 @@ impl FolderWatch {
         self.seen.as_ref()
     }
 
-    /// Whether the workload marks its checkpoints. `None`: not known yet.
     pub(crate) fn known_marks(&self) -> Option<bool> {
         self.habit.marks
     }

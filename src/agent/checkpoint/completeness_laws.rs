@@ -22,7 +22,6 @@ struct Habits {
     /// If there are more checkpoints than this, the script deletes old ones, a file a second.
     keep: usize,
     log: bool,
-    /// One file that is rewritten every second.
     restless: bool,
     /// Two files that are rewritten in place: seconds for one, for the other, and of rest.
     pair: Option<(u64, u64, u64)>,

@@ -127,7 +127,6 @@ impl Declared {
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
     }
 
-    /// Marked files that are unchanged since.
     pub(crate) fn still(&self, seen: &Picture, places: &Places, until: Duration) -> Option<Vec<TreeFile>> {
         let declared = self.believed(until, false);
         // An older save may have been deleted. The marked one must be complete.

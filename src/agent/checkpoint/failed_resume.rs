@@ -39,7 +39,6 @@ const SAVED_WITHIN: Duration = Duration::from_secs(30 * 60);
 /// The state at the beginning of a start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begun {
-    /// The newest complete checkpoint at that time.
     from: CheckpointSummary,
     /// The folder held nothing newer.
     exact: bool,
@@ -48,7 +47,6 @@ pub struct Begun {
     /// Bytes that the checkpoints of this attempt had written by then.
     #[serde(default)]
     written: u64,
-    /// How long it ran, once it has ended.
     lived: Option<Span>,
     is_going: bool,
     /// There is no older one, or it cannot be restored.
@@ -56,7 +54,6 @@ pub struct Begun {
     is_last: bool,
 }
 
-/// An older checkpoint was restored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WentBack {
     pub from: CheckpointNo,
@@ -73,7 +70,6 @@ impl WentBack {
 }
 
 impl Agent {
-    /// Called just before a start.
     pub(crate) async fn note_beginning(&mut self) {
         self.memory.begun = None;
         let Some(checkpoints) = self.checkpoints.clone().filter(|_| self.memory.stage == crate::policy::Stage::Main) else { return };
@@ -126,7 +122,6 @@ impl Agent {
         begun.lived.unwrap_or_else(|| Span::from_duration(elapsed(begun.at, self.steady_now())))
     }
 
-    /// For the decision.
     pub(crate) fn start_up(&self) -> Option<StartUp> {
         // Without knowing which files came with the code, no rollback is possible.
         let begun = self.memory.begun.as_ref().filter(|_| self.memory.shipped.is_some())?;

@@ -14,7 +14,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::job::{CheckpointLink, is_log_name, link_depth};
 
-/// The numbers in a name, in order.
 pub(crate) type Numbers = Vec<u64>;
 
 /// Numbers beside these words count pieces of one checkpoint, not checkpoints.
@@ -43,7 +42,6 @@ pub(crate) struct Places {
     pub files: BTreeSet<String>,
 }
 
-/// The part of each file.
 pub(crate) struct Partition<'a> {
     places: &'a Places,
     /// For each folder: the numbers of file kinds that occur with at least two numbers.
@@ -113,7 +111,6 @@ impl Places {
     }
 }
 
-/// The folder and the name.
 pub(crate) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }

@@ -54,7 +54,6 @@ pub struct Ask {
     pub(crate) as_is: bool,
 }
 
-/// The result of a save.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Saved {
     /// A manifest is written, with the files saved after the request. With [`Checkpoints::as_is`]:
@@ -88,7 +87,6 @@ pub(crate) struct Shared {
     pub held: AtomicBool,
 }
 
-/// A reason why a save is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trouble {
     /// The folder cannot be read.
@@ -103,7 +101,6 @@ pub(crate) enum Trouble {
     Unfit,
 }
 
-/// How the processes of the workload ended.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ends {
     /// The last one, if none runs.
@@ -121,7 +118,6 @@ pub(crate) struct Kept {
     pub files: Vec<(String, FileStamp)>,
     pub contents: Arc<Contents>,
     pub last: Option<CheckpointSummary>,
-    /// Complete checkpoints written by this attempt.
     pub count: u32,
     /// Whether the workload marks its checkpoints. `None` until its first one.
     #[serde(default)]
@@ -189,7 +185,6 @@ impl Checkpoints {
         matches!(outbox.files.read(&outbox.state.join(KEPT)), Ok(Some(_)))
     }
 
-    /// The workload was started (again).
     pub fn workload_started(&self, workload: Option<Arc<dyn Workload>>) {
         *self.shared.writer.lock().expect("nobody panics while holding it: it is only set and cloned") = workload;
         let mut ends = self.shared.ends();
@@ -261,7 +256,6 @@ impl Checkpoints {
         }
     }
 
-    /// The newest complete checkpoint, also a restored one.
     pub fn last(&self) -> Option<CheckpointSummary> {
         self.shared.kept().last.clone()
     }
@@ -281,7 +275,6 @@ impl Checkpoints {
         losses
     }
 
-    /// Complete checkpoints written by this attempt.
     pub fn count(&self) -> u32 {
         self.shared.kept().count
     }
@@ -386,7 +379,6 @@ impl Kept {
         self.secs_p95 = None;
     }
 
-    /// Records a complete checkpoint.
     pub(crate) fn holds(&mut self, picture: &Picture) {
         self.written = self.written.saturating_add(self.beyond(picture));
         self.contents.retain(picture);

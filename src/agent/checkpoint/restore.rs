@@ -43,7 +43,6 @@ pub enum RestoreError {
     Discarded(JobId),
 }
 
-/// Why one checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Damaged {
     #[error("it says `{0}`, which leads out of the checkpoint folder")]
@@ -58,7 +57,6 @@ enum Damaged {
     Manifest(#[source] JobDirError),
 }
 
-/// Why a try to restore one checkpoint stopped.
 enum Stop {
     Damaged(Damaged),
     Store(StoreError),

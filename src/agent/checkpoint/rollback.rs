@@ -70,7 +70,6 @@ async fn own_manifest(outbox: &Outbox, begun: &CheckpointSummary, fetching: &Fet
     None
 }
 
-/// Which checkpoint is wanted.
 #[derive(Clone)]
 pub(crate) enum Target<'a> {
     /// The newest.

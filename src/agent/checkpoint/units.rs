@@ -39,7 +39,6 @@ const GONE_FOR: Duration = Duration::from_secs(30);
 /// late.
 const STEP_AFTER: Duration = Duration::from_millis(1500);
 
-/// Other facts at the time of a look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside<'a> {
     /// The files that the workload has open for writing. `None`: unknown.
@@ -48,7 +47,6 @@ pub(crate) struct Beside<'a> {
     pub step: Option<f64>,
     /// The step at the previous look: a save that began since then holds it.
     pub earlier: Option<f64>,
-    /// Which start of the workload this is.
     pub life: u64,
 }
 
@@ -93,7 +91,6 @@ struct Unit {
     is_leaving: bool,
     /// Its last change replaced its only file by rename.
     is_replaced: bool,
-    /// The start of the workload that wrote it.
     life: u64,
     /// The step shortly after its last change, and whether a newer one was reported since.
     step_then: Option<f64>,
@@ -108,7 +105,6 @@ struct Growing {
     is_log: bool,
 }
 
-/// The complete files of a folder.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub files: Vec<TreeFile>,
@@ -577,7 +573,6 @@ impl Units {
     }
 }
 
-/// Whether the workload has ended, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     No,
@@ -631,7 +626,6 @@ mod tests {
             script
         }
 
-        /// Writes a file in place.
         fn write(&mut self, path: &str) {
             self.clock += 1;
             let inode = self.files.get(path).map_or(self.clock.unsigned_abs(), |(_, inode, _)| *inode);

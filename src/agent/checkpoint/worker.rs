@@ -64,16 +64,13 @@ pub(crate) struct Worker {
     /// The earliest time of the next upload that was not requested.
     not_before: Duration,
     torn: u32,
-    /// Messages that people have received.
     said: Vec<String>,
     look_after: Duration,
     /// Since when the folder cannot be read, and why.
     blind: Option<(Duration, String)>,
-    /// The links of the newest look.
     links: Vec<CheckpointLink>,
 }
 
-/// How an upload ended.
 enum Ended {
     Done(Sent),
     Torn(Torn),
@@ -499,7 +496,6 @@ impl Worker {
         self.tell(Trouble::Torn, None);
     }
 
-    /// Records a written manifest.
     fn keep(&mut self, manifest: Manifest, picture: Picture, cost: f64) -> CheckpointSummary {
         let summary = manifest.summary();
         self.watch.keep(Arc::clone(&picture));

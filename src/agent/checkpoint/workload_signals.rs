@@ -9,7 +9,6 @@ use super::completeness::Picture;
 use super::folder_diff::{saves_again, stamps};
 use crate::job::ExitStatus;
 
-/// The newest signs of the workload, beside the folder.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Signs {
     /// Explicit marks so far, and the step at the newest.
@@ -48,9 +47,7 @@ pub(crate) struct Before {
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
     pub marks: Option<bool>,
-    /// The files when a step was first reported.
     told_at: Option<Picture>,
-    /// Something was written since.
     has_moved: bool,
 }
 

@@ -35,7 +35,6 @@ const STARTS: &str = "log.starts.json";
 pub struct LogSettings {
     /// Raw bytes shipped per attempt. Beyond it, the start and the last 4 MiB are kept.
     pub bytes_max: u64,
-    /// `watch.log_pattern`.
     pub pattern: Option<String>,
     /// A line of the log that means: done.
     pub done_line: Option<String>,
@@ -79,7 +78,6 @@ pub(crate) struct Shared {
     pub wake_shipper: Notify,
     pub wake_scan: Notify,
     pub pace: Pace,
-    /// The bytes at the last look.
     printed: AtomicU64,
     /// A caller waits for the end.
     pub finishing: AtomicBool,
@@ -152,7 +150,6 @@ impl LogShip {
         }
     }
 
-    /// The start has ended and its holder has written everything.
     pub fn ended(&self, start: u32) {
         let mut follows = self.shared.lock_follows();
         Arc::make_mut(&mut follows).iter_mut().filter(|follow| follow.start == start).for_each(|follow| follow.ended = true);
@@ -213,7 +210,6 @@ pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:08}.log")
 }
 
-/// The present segments with their sizes, in order.
 pub(crate) fn segments(outbox: &Outbox, dir: &Path) -> Vec<(u64, u64)> {
     let listed = outbox.files.list(dir).inspect_err(|error| tracing::warn!("cannot list {}: {error}", dir.display())).unwrap_or_default();
     let mut found: Vec<(u64, u64)> =

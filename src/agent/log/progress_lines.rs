@@ -6,14 +6,12 @@
 
 use regex_lite::Regex;
 
-/// A count, and its total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Count {
     pub at: f64,
     pub of: Option<f64>,
 }
 
-/// The content of one line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Line {
     pub epoch: Option<Count>,
@@ -138,7 +136,6 @@ fn bar(line: &str) -> Option<(&str, &str)> {
     Some((&line[..begin], &line[begin + end + 1..]))
 }
 
-/// Removes colours and other escape sequences.
 fn without_escapes(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut letters = line.chars();

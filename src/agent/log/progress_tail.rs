@@ -57,7 +57,6 @@ struct Tail {
     /// read it.
     old: Option<u64>,
     complained: bool,
-    /// A lost value of a line was reported.
     named_lost: bool,
 }
 

@@ -67,7 +67,6 @@ struct Inner {
 struct Newest {
     status: Option<Status>,
     handed_in_at: Option<Duration>,
-    /// Grows with every update.
     update: u64,
     /// The newest update has a change that users wait for.
     changed: bool,
@@ -91,7 +90,6 @@ pub struct Seen<'a> {
     pub notice: Option<&'a Notice>,
     pub starts: u32,
     pub held_until: Option<Timestamp>,
-    /// The number of messages.
     pub attention: usize,
     pub last_checkpoint: Option<CheckpointNo>,
 }
@@ -179,7 +177,6 @@ impl Inner {
     }
 }
 
-/// The sequence numbers of heartbeats, which only grow.
 struct Numbers {
     last: u64,
     set_aside: u64,
@@ -270,7 +267,6 @@ async fn date(inner: &Inner) {
     }
 }
 
-/// The last markers.
 #[derive(Default)]
 struct Told {
     /// The phase, the number of messages, and whether its measurements are lost.

@@ -102,7 +102,6 @@ impl Journal {
         matches!(done, Some(Ok(_)))
     }
 
-    /// Events that are not yet in the store.
     pub fn unsent(&self) -> usize {
         self.inner.book().unsent.len()
     }

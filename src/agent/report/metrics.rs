@@ -102,12 +102,10 @@ impl Metrics {
         Metrics { inner, _task }
     }
 
-    /// A row of measurements.
     pub fn add(&self, rates: &Rates, quiet_secs: Option<f64>) {
         self.inner.hand().minute.add(rates, quiet_secs);
     }
 
-    /// Whether the last minutes were lost.
     pub fn is_unheard(&self) -> bool {
         self.inner.unheard.load(Ordering::Relaxed)
     }

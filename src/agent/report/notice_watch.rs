@@ -27,7 +27,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct NoticeFacts {
-    /// The notices of the last good answer.
     pub notices: Vec<Notice>,
     /// When that answer came, by the monotonic clock. `None`: never yet.
     pub answered: Option<Duration>,

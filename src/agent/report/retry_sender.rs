@@ -137,7 +137,6 @@ impl Outbox {
 /// How fast a sender retries, and whether a caller waits for it.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// The number of waiting callers.
     hurried: AtomicU32,
     kick: Notify,
     /// Since when every try failed, by the monotonic clock.
@@ -160,7 +159,6 @@ impl Pace {
         self.hurried.load(Ordering::Relaxed) > 0
     }
 
-    /// A try succeeded.
     pub(crate) fn came(&self) {
         *self.failing.lock().expect("it is only read and set") = None;
     }

@@ -49,7 +49,6 @@ struct Inner {
     queue: Mutex<Queue>,
     wake: Notify,
     pace: Pace,
-    /// Number of the newest batch in the store.
     sent: watch::Sender<u64>,
 }
 

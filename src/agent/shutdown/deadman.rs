@@ -40,7 +40,6 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 /// it.
 pub(crate) const BOOTS: &str = "boots";
 
-/// The files that the switch reads.
 #[derive(Clone, Debug)]
 pub struct SwitchFiles {
     /// On disk: when the machine must be off, seconds since 1970.
@@ -74,7 +73,6 @@ struct Said {
 struct Told {
     mono: Duration,
     wall: Timestamp,
-    /// The time as the agent counts it.
     steady: Timestamp,
     hard_end: Option<Timestamp>,
     written: bool,

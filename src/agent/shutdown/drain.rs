@@ -28,7 +28,6 @@ use crate::market::{Span, elapsed};
 use crate::policy::{Afterwards, End, Stage, afterwards, limit_points};
 use crate::ports::{PowerError, PowerOff, Signal};
 
-/// The result of the drain.
 pub(crate) enum Drained {
     Over(Finish),
     /// The cloud gave notice but did not interrupt the machine, so the work should continue.

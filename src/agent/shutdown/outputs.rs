@@ -48,7 +48,6 @@ pub struct Kept {
     pub losses: Vec<String>,
 }
 
-/// The wanted files, below the workdir.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Named by the user: a missing one is a loss.
@@ -73,7 +72,6 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
     // The machine will soon be off: retry quickly.
     pace.hurry();
     let arrived = Mutex::new(vec![false; found.files.len()]);
-    // Why a file can never be sent.
     let unfit = Mutex::new(BTreeMap::<usize, String>::new());
     let keep = |(index, file)| -> BoxFuture<'_, ()> {
         let (kept, arrived, pace, unfit) = (&kept, &arrived, &pace, &unfit);
@@ -121,7 +119,6 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
     kept
 }
 
-/// The result, unless time is up first.
 async fn before<T>(time_is_up: Pin<&mut impl Future<Output = ()>>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

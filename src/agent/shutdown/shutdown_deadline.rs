@@ -15,7 +15,6 @@ use crate::job::EndedBecause;
 use crate::market::elapsed;
 use crate::policy::{Afterwards, End, over_by};
 
-/// The known facts when a part of an end begins.
 pub(crate) struct Ahead {
     end: End,
     began: Timestamp,

@@ -30,7 +30,6 @@ pub struct Attempt {
     pub mode: Mode,
 }
 
-/// How the attempt was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -41,7 +40,6 @@ pub enum Mode {
     Alone,
 }
 
-/// Where things are on this machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Folders {
     /// The workload's current folder.
@@ -78,7 +76,6 @@ pub struct Memory {
     /// or too many.
     #[serde(default)]
     pub shipped: Option<Vec<String>>,
-    /// The checkpoint that the newest start of the command began from.
     #[serde(default)]
     pub begun: Option<Begun>,
     /// Each rollback to an older checkpoint.
@@ -214,7 +211,6 @@ impl Anchor {
     }
 }
 
-/// A decision that takes time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ending {
     /// The workload is being stopped, to be started again.
@@ -320,7 +316,6 @@ impl Memory {
         self.start.saturating_sub(self.setups)
     }
 
-    /// The newest start, as named in the log.
     pub fn start_name(&self) -> String {
         match self.stage {
             Stage::Setup => SETUP.to_owned(),
@@ -329,7 +324,6 @@ impl Memory {
     }
 }
 
-/// The name of a setup's start in the log.
 pub(crate) const SETUP: &str = "setup";
 
 /// The folder of one start below the agent's state.

@@ -42,7 +42,6 @@ pub enum BootError {
     Record(#[source] JobDirError),
 }
 
-/// The ports that boot needs.
 pub struct BootPorts {
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
@@ -54,10 +53,8 @@ pub struct BootPorts {
     pub nonce: String,
 }
 
-/// The file of the attempt in the state folder.
 const ATTEMPT: &str = "attempt.json";
 
-/// The file of the nonce there.
 pub const NONCE: &str = "nonce";
 
 /// The wait between two questions to a service that does not answer.
@@ -67,7 +64,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// that shows new keys late can cause this.
 const SPEC_MISSING_MAX: Duration = Duration::from_secs(60);
 
-/// The identity of this machine, from its metadata.
 pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
     let mut complained = false;
     loop {
@@ -91,7 +87,6 @@ const ENDING_ASKS: Duration = Duration::from_secs(30);
 /// attempt.
 const STOPPING_ASKS: Duration = Duration::from_secs(120);
 
-/// The file with the identity.
 const KNOWN: &str = "identity.json";
 
 /// The identity in one boot. In a later boot, the machine may have been started for another
@@ -298,7 +293,6 @@ async fn spec(dir: &JobDir, clock: &dyn Clock) -> Result<ResolvedSpec, BootError
     }
 }
 
-/// The cost of the settled attempts before this one.
 async fn spent_before(dir: &JobDir, clock: &dyn Clock, this: AttemptNo) -> Result<Usd, BootError> {
     let mut spent = Usd::ZERO;
     for number in (1..this.number()).map(AttemptNo::new) {
@@ -325,7 +319,6 @@ async fn patiently<T>(clock: &dyn Clock, mut ask: impl AsyncFnMut() -> Result<T,
     }
 }
 
-/// The folders of an attempt below one root.
 pub fn folders(root: &Path, cache: &Path) -> Folders {
     Folders { work: root.join("work"), state: root.join("agent"), cache: cache.to_owned() }
 }

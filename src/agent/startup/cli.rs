@@ -9,7 +9,6 @@ use std::str::FromStr;
 use crate::job::GpuSelection;
 use crate::market::Span;
 
-/// The call that the user typed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
     Help,
@@ -41,7 +40,6 @@ pub enum BootSource {
     Machine(Then),
 }
 
-/// Settings of the stand-alone modes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alone {
     pub argv: Vec<String>,
@@ -65,7 +63,6 @@ pub struct Alone {
 pub enum Then {
     Exit,
     Poweroff,
-    /// A command for the shell.
     Command(String),
 }
 

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use crate::job::{AttemptNo, JobId, REHEARSAL};
 
-/// The input of the environment.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     pub job: &'a JobId,
@@ -23,7 +22,6 @@ pub struct Place<'a> {
     pub progress: &'a Path,
     pub done: &'a Path,
     pub notice: &'a Path,
-    /// The list of machines for MPI.
     pub hostfile: &'a Path,
     /// Whether a checkpoint was restored, and its step.
     pub resumed: bool,

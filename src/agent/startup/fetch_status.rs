@@ -68,12 +68,10 @@ enum Kind {
     Silent,
 }
 
-/// The message and the decision for now.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Look {
     /// The message for people, while it holds.
     pub told: Option<String>,
-    /// Why it is given up.
     pub over: Option<String>,
 }
 
@@ -96,7 +94,6 @@ impl Fetching {
         *self.inner() = Inner::default();
     }
 
-    /// The counter for the bytes of this try.
     pub(crate) fn counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.inner().come)
     }

@@ -288,7 +288,6 @@ impl Agent {
         }
     }
 
-    /// One sample, and the preflight.
     async fn look_at_machine(&mut self) -> Option<Decision> {
         let mut scope = self.scope();
         scope.workdir = self.attempt.folders.work.clone();

@@ -20,7 +20,6 @@ use crate::market::{GpuRequirement, Span, Usd, UsdPerHour};
 /// The exit code of `timeout(1)` when it ended its command: here a rule or a limit ended it.
 const ENDED_BY_US: i32 = 124;
 
-/// The spec that the flags stand for.
 pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
     let program = call.argv.first().map_or("watch", |program| program.rsplit('/').next().unwrap_or(program));
     let name = call.name.clone().unwrap_or_else(|| program.to_owned());
