@@ -69,7 +69,6 @@ pub use crate::ports::{ObjectMeta, StoreError};
 /// A job root, for modules that may not import ports.
 pub type Store = Arc<dyn ports::Store>;
 
-/// The system clock.
 pub fn clock() -> Clock {
     Arc::new(SystemClock)
 }

@@ -5,7 +5,7 @@
 //! asserts nothing, since a busy machine would fail it for no reason. An example and not a bench, because a bench would be
 //! built with another panic strategy, and all dependencies with it a second time.
 //!
-//! What must never live here: a limit that fails a test.
+//! Not here: a limit that fails a test.
 
 #![allow(clippy::disallowed_methods, reason = "measures the real thing: starts programs, reads clocks and /proc")]
 

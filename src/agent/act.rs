@@ -50,7 +50,6 @@ pub(super) fn in_no_time(act: &'static str, within: Duration) -> WorkloadError {
 }
 
 impl Agent {
-    /// Carries out a decision. Returns it if it ends the attempt.
     pub(super) async fn act(&mut self, decision: Option<Decision>) -> Option<Decision> {
         let decision = decision?;
         // Between two samples the policy may have skipped its `Stacks` step. Record the stacks now,
@@ -152,7 +151,6 @@ impl Agent {
         }
     }
 
-    /// SIGTERM, grace, SIGKILL, and the same command again.
     async fn restart(&mut self, decision: &Decision, after: Span) -> Option<Decision> {
         match decision.reason.policy.as_str() {
             "stall" => self.memory.stall_restarts += 1,
@@ -302,7 +300,6 @@ impl Agent {
         self.gives_up("workload", because, text)
     }
 
-    /// Ends an attempt in which nothing ran that could be saved.
     pub(super) fn gives_up(&mut self, policy: &str, because: EndedBecause, text: String) -> Decision {
         let reason = Reason::new(self.out.clock.now(), policy, because.word(), text);
         self.journal.record(What::Verdict { reason: reason.clone() });

@@ -1,5 +1,5 @@
-//! Signs of activity from the workload: progress lines, matching log lines, the done marker, checkpoint
-//! marks.
+//! Signs of activity from the workload: progress lines, matching log lines, the done marker,
+//! checkpoint marks.
 //!
 //! ```text
 //!   LAMP_PROGRESS file ──> ProgressTail::poll ──┐
@@ -23,7 +23,7 @@ use crate::ports::Clock;
 /// ten steps; few enough to follow a change of speed.
 const INTERVALS_MAX: usize = 51;
 
-/// What the workload has reported so far. Clones are cheap and share one board.
+/// The workload's reports so far. Clones are cheap and share one board.
 #[derive(Clone, Default)]
 pub struct Board {
     inner: Arc<Mutex<Inner>>,
@@ -33,7 +33,6 @@ pub struct Board {
 
 #[derive(Default)]
 struct Inner {
-    /// When the newest start began.
     began: Option<jiff::Timestamp>,
     marks: Marks,
     progress: Progress,
@@ -63,7 +62,6 @@ struct Inner {
     has_written: bool,
 }
 
-/// A moment, by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub mono: Duration,
@@ -77,7 +75,6 @@ impl Moment {
 }
 
 impl Board {
-    /// For the sample of this moment.
     pub fn marks(&self) -> Marks {
         self.inner().marks.clone()
     }
@@ -124,7 +121,6 @@ impl Board {
         self.inner().silent_secs = secs;
     }
 
-    /// The longest silence of a workload that reports, seconds.
     pub(crate) fn longest_silence(&self) -> Option<f64> {
         self.inner().silent_secs
     }
@@ -241,7 +237,6 @@ impl Board {
 }
 
 impl Inner {
-    /// A step that the job itself reported.
     fn told(&mut self, step: f64, now: Moment, timed: bool) {
         if !step.is_finite() {
             return;
@@ -253,7 +248,6 @@ impl Inner {
         }
     }
 
-    /// From now on only the job's own steps count.
     fn begins_to_tell(&mut self) {
         if !std::mem::replace(&mut self.tells, true) {
             (self.progress.total, self.progress.loss) = (None, None);

@@ -27,10 +27,9 @@ pub(crate) const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
 /// most this much of them.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// What became of the cloud's notices so far.
+/// The cloud's notices so far, and their results.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warned {
-    /// The notice that counts now.
     pub notice: Option<Notice>,
     /// The notice's time on the agent's clock, recomputed from the present clocks.
     pub at: Option<Timestamp>,
@@ -180,7 +179,7 @@ impl Agent {
         self.ended.filter(|_| self.memory.stage == Stage::Main).map(|ended| ended.exit)
     }
 
-    /// What users ask for: requests in the job directory, and Ctrl-C in a stand-alone run.
+    /// The wishes of users: requests in the job directory, and Ctrl-C in a stand-alone run.
     pub(crate) fn wish(&self) -> Option<EndWish> {
         let pressed = *self.news.signals.borrow();
         let by_signal = (pressed > 0).then(|| EndWish { cancel: pressed > 1, by: "a signal".into(), at: self.out.clock.now() });
@@ -260,7 +259,7 @@ impl Agent {
     /// The first limit that is reached. Earlier warning levels are told once.
     pub(crate) fn limit(&mut self, now: Timestamp) -> Option<Reached> {
         let account = self.account();
-        // Usually there is no news, and the text is not needed.
+        // Usually the level is unchanged, and the text can be skipped.
         let level = limit_level(&account, now)?;
         if level <= self.limit_level && level != LimitLevel::Reached {
             self.limit_level = level;

@@ -5,10 +5,11 @@
 //!              │ observe: sensors, workload, notices, requests, marks
 //!              │ decide:  policy::watch::supervise, alone
 //!              └ act:     save, restart, stacks, notify, end
-//!   beside it, each a task that never blocks the loop: heartbeat, journal, samples, metrics, log, checkpoints
+//!   beside it, tasks that never block the loop: heartbeat, journal, samples, log, checkpoints, ...
 //! ```
-//! The agent touches the workload only after a decision: it runs in its own group and outlives the agent.
-//! Not here: a file, a clock, a driver (these are ports), or a judgement (these are policies).
+//! The agent touches the workload only after a decision: it runs in its own group and outlives the
+//! agent. Not here: a file, a clock, a driver (these are ports), or a judgement (these are
+//! policies).
 
 mod act;
 pub mod activity_board;

@@ -1,8 +1,8 @@
 //! The loop: wake, observe, decide, act.
 //!
-//! One value holds the attempt; the phases are in their own files. `prepare` is before the first start,
-//! `decide` for a decision, `act` for carrying it out, `drain` for the end. Not here: a wait for the store
-//! (the senders do that), or a second place that decides.
+//! One value holds the attempt; the phases are in their own files. `prepare` is before the first
+//! start, `decide` for a decision, `act` for carrying it out, `drain` for the end. Not here: a wait
+//! for the store (the senders do that), or a second place that decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,6 @@ use crate::market::Span;
 use crate::policy::{Decision, LimitLevel, Stage, Step, WatchAction};
 use crate::ports::{Ended, Metadata, Meter, People, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
 
-/// The world, as the agent needs it.
 pub struct World {
     pub sensors: Box<dyn SensorFeed>,
     pub workloads: Arc<dyn Workloads>,
@@ -298,7 +297,6 @@ impl Agent {
         self.journal.record(What::WorkloadEnded { start, exit: ended.exit, orphans: ended.orphans });
     }
 
-    /// Records a decision if it is new.
     pub(crate) fn note(&mut self, decision: &Decision, action: WatchAction) {
         let key = (decision.reason.policy.clone(), action, decision.reason.verdict.clone());
         if self.noted.as_ref() == Some(&key) {
@@ -354,7 +352,6 @@ impl Agent {
         }
     }
 
-    /// Why saves are not kept now.
     fn save_troubles(&self) -> Vec<String> {
         self.checkpoints.as_ref().map(Checkpoints::troubles).unwrap_or_default()
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::market::Span;
 
-/// One start of the command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ran {
     /// By the monotonic clock. `None`: an earlier agent started it, or `setup` runs.

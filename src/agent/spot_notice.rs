@@ -1,5 +1,5 @@
-//! Applies the cloud's notice to this machine: the facts for `policy::watch::spot_notice`, and the result of
-//! a save.
+//! Applies the cloud's notice to this machine: the facts for `policy::watch::spot_notice`, and the
+//! result of a save.
 //!
 //! Not here: how a notice is received (`decide`), and the end itself (`drain`).
 

@@ -31,12 +31,9 @@ pub(super) fn to_next(now: Duration, every: Duration) -> Duration {
     every.saturating_sub(Duration::from_nanos(u64::try_from(past).unwrap_or(0)))
 }
 
-/// Why the loop woke.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wake {
-    /// Time for a sample.
     Tick,
-    /// The workload's main process has ended.
     Ended(Ended),
     /// A notice, a request or a signal arrived.
     News,
@@ -52,7 +49,6 @@ impl Agent {
     }
 }
 
-/// The channels that bring events.
 pub(crate) struct News {
     pub notices: Option<watch::Receiver<NoticeFacts>>,
     pub requests: watch::Receiver<Requests>,

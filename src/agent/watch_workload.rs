@@ -1,7 +1,8 @@
-//! Observe: samples become rates, rates become verdicts, and time is counted as useful, idle or unknown.
+//! Observe: samples become rates, rates become verdicts, and time is counted as useful, idle or
+//! unknown.
 //!
-//! The three times add up to the run time of the workload, so a receipt can be checked by adding. Not here:
-//! a decision beyond the two watching policies, or a wait.
+//! The three times add up to the run time of the workload, so a receipt can be checked by adding.
+//! Not here: a decision beyond the two watching policies, or a wait.
 
 use std::time::Duration;
 
@@ -27,7 +28,6 @@ pub struct Watching {
     baseline: Option<Marks>,
     began: Option<Sample>,
     previous: Option<Sample>,
-    /// For the last interval.
     cpu_percent: Option<f64>,
     /// Since when it has been busy and moving, without a pause.
     pub busy_since: Option<Duration>,
@@ -46,7 +46,7 @@ pub struct Drawers {
     pub unknown: Duration,
 }
 
-/// What the watching policies have learned, kept over a crash of the agent.
+/// The learned state of the watching policies, kept over a crash of the agent.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Rhythm {
@@ -84,7 +84,6 @@ impl Watching {
         (self.idle, self.stall) = (again(), again());
     }
 
-    /// A fault that an earlier agent found.
     pub fn remember_fault(&mut self, fault: Option<&HardwareFault>) {
         self.hardware_rule.remember(fault);
     }
@@ -94,12 +93,10 @@ impl Watching {
         self.stall_rule.goes_on(silent_secs);
     }
 
-    /// The longest silence of a workload that reports, seconds.
     pub fn longest_silence(&self) -> Option<f64> {
         self.stall_rule.longest_silence()
     }
 
-    /// The machine's hardware fault, if there is one.
     pub fn fault(&self) -> Option<HardwareFault> {
         self.hardware_rule.fault()
     }
@@ -229,7 +226,6 @@ impl Watching {
         self.previous.as_ref().and_then(|sample| sample.tree_memory_bytes.known().copied())
     }
 
-    /// How many GPUs the machine has, if known.
     pub fn gpu_count(&self) -> Option<u32> {
         self.previous.as_ref().and_then(|sample| sample.gpus.known()).and_then(|gpus| u32::try_from(gpus.len()).ok())
     }
@@ -252,7 +248,7 @@ fn rounded(time: Duration) -> Span {
     Span::from_duration(Duration::from_millis(time.as_millis() as u64))
 }
 
-/// A sample in which everything is unknown, for hung sensors.
+/// A sample with only unknown values, for hung sensors.
 fn blind(mono: Duration) -> Sample {
     fn hangs<T>() -> Reading<T> {
         Reading::unknown("the sensors do not answer")

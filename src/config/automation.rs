@@ -1,6 +1,6 @@
 //! `[schedule]` of the job file and `[caps]` of the user's configuration: as they are written, and what they mean.
 //!
-//! What must never live here: when a schedule is due, or whether a cap holds (`policy`).
+//! Not here: when a schedule is due, or whether a cap holds (`policy`).
 
 use std::fmt;
 

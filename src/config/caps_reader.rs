@@ -1,6 +1,6 @@
 //! The caps of the user configuration, read anew while a process runs.
 //!
-//! What must never live here: what becomes of an error, and what the caps allow.
+//! Not here: what becomes of an error, and what the caps allow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,6 +1,6 @@
 //! Small changes to the user configuration that leave everything else as it was written: comments, order, blanks.
 //!
-//! What the user has said is never overwritten: it is told instead. What must never live here: reading or writing a file.
+//! What the user has said is never overwritten: it is told instead. Not here: reading or writing a file.
 
 use toml_edit::{DocumentMut, Item, Table, Value, value};
 

@@ -1,6 +1,6 @@
 //! A file that a user wrote, as a tree of values and the line of every key.
 //!
-//! TOML and JSON become the same tree, so that everything after this asks only once. What must never live here: the
+//! TOML and JSON become the same tree, so that everything after this asks only once. Not here: the
 //! meaning of a key.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Which job file was meant by the path of one that is not there.
 //!
-//! It looks at the names in that one folder. What must never live here: a job file that is taken in place of another.
+//! It looks at the names in that one folder. Not here: a job file that is taken in place of another.
 
 use std::path::{Path, PathBuf};
 

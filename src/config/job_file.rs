@@ -2,7 +2,7 @@
 //!
 //! The doc comments are the documentation of each key: they become the JSON schema and `docs/job-file.md`. `default` and
 //! `examples` in the schema are tested against what the program does. Flags become the same fragment, so that a file and a
-//! command line are merged key by key. What must never live here: a default that is not also in `job::Spec`.
+//! command line are merged key by key. Not here: a default that is not also in `job::Spec`.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `words` read single values, `fragments` are the files as written, `decode` finds every mistake, `settings` merges,
-//! `world` asks this workstation. What must never live here: a decision about a running job, a store, or a cloud.
+//! `world` asks this workstation. Not here: a decision about a running job, a store, or a cloud.
 
 mod automation;
 mod caps_reader;

@@ -1,7 +1,7 @@
 //! The words of the job file as regular expressions, for editors that check a file against its schema while it is written.
 //!
 //! A pattern takes all that the pages teach and refuses what can be seen without thinking; the rest (a month 13, a GPU that
-//! does not exist) is found by the parser in `words`. What must never live here: the parsing itself.
+//! does not exist) is found by the parser in `words`. Not here: the parsing itself.
 
 pub const SECRET: &str = r"^\s*(env(:[A-Za-z_][A-Za-z0-9_]*)?|file:.+|ssm:[A-Za-z0-9/_+=.@:-]+|secretsmanager:[A-Za-z0-9/_+=.@:-]+(#.+)?)\s*$";
 pub const SPAN: &str = r"^\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d|w)\s*)+$";

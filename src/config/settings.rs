@@ -1,6 +1,6 @@
 //! Layers of fragments become one complete `job::Spec`, each setting with its origin.
 //!
-//! The order is: flag, file, user config, default. What must never live here: reading a file, or judging a value (that is
+//! The order is: flag, file, user config, default. Not here: reading a file, or judging a value (that is
 //! `job::spec::check` and `world`).
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The words of the job file: each type reads one kind of value and its `expecting` teaches the syntax.
 //!
 //! The same types parse flags (`FromStr`) and keys (`Deserialize`), so that `--idle 15` and `idle = 15` fail with the same
-//! sentence. A number is read as the text that the user typed. What must never live here: a default.
+//! sentence. A number is read as the text that the user typed. Not here: a default.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What is new in a job root, from one listing: ten thousand records cannot be read in every tick.
+//! Finds changes in a job root with one listing: ten thousand records cannot be read in every tick.
 //!
 //! ```text
 //!   news/<job>/made            the job was submitted
@@ -6,11 +6,11 @@
 //!   news/<job>/<n>-phase       overwritten when attempt <n> has a new phase or attention line
 //!   news/<job>/<n>-beat        overwritten once a minute: the agent of attempt <n> runs
 //! ```
-//! Each marker is an empty object, written *after* its record. Its name and the store's time are the
-//! whole content. Markers only save reads: the controller reads the records before it acts, so a
-//! missing or late marker costs only time. The controller removes them when the job ends. A job root
-//! in a local folder has no markers, since a record there is as cheap to read as a marker.
-//! Not here: anything that must not be lost.
+//! Each marker is an empty object, written *after* its record. Its name and the store's time are
+//! the whole content. Markers only save reads: the controller reads the records before it acts, so
+//! a missing or late marker costs only time. The controller removes them when the job ends. A job
+//! root in a local folder has no markers, since a record there is as cheap to read as a marker. Not
+//! here: anything that must not be lost.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,7 +23,6 @@ use super::layout;
 use crate::job::{AttemptNo, JobId};
 use crate::ports::{Store, StoreError};
 
-/// One thing that happened to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     Made,
@@ -32,7 +31,7 @@ pub enum News {
     Beat(AttemptNo),
 }
 
-/// What the listing says about one job.
+/// The markers of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobNews {
     /// Changes when anything but a beat is new.

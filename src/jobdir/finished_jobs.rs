@@ -3,8 +3,8 @@
 //! ```text
 //!   jobs-over.json     overwritten by each launch under a cap
 //! ```
-//! This is a cache, not a record: it may be deleted, and of two writers the later one wins. A job that
-//! is missing in it is read and added again. Not here: a job that may still cost something.
+//! This is a cache, not a record: it may be deleted, and of two writers the later one wins. A job
+//! that is missing in it is read and added again. Not here: a job that may still cost something.
 
 use std::collections::BTreeSet;
 

@@ -73,13 +73,13 @@ const RECORD_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// One job in a job root. Cheap to clone.
 ///
-/// A read returns `None` if the record is not written yet. It fails when the store does not answer, when
-/// a newer version wrote the record, and when the record is damaged. Some methods treat a damaged
-/// record as none; their comments say so.
+/// A read returns `None` if the record is not written yet. It fails when the store does not answer,
+/// when a newer version wrote the record, and when the record is damaged. Some methods treat a
+/// damaged record as none; their comments say so.
 ///
 /// A `create_` writes only if no record is there, and fails only when the store fails.
-/// [`Created::Exists`]: another writer's record is there and stays. Our own record after a lost reply
-/// counts as new. A `put_` overwrites, and fails when the store refuses.
+/// [`Created::Exists`]: another writer's record is there and stays. Our own record after a lost
+/// reply counts as new. A `put_` overwrites, and fails when the store refuses.
 #[derive(Clone)]
 pub struct JobDir {
     store: Arc<dyn Store>,
@@ -161,7 +161,7 @@ impl JobDir {
         Ok(self.store.put(&layout::waiting(&self.job), Bytes::from(encode(waiting))).await?)
     }
 
-    /// What a person must know. `None`: nothing yet, or the record is damaged.
+    /// Messages that a person must know. `None`: nothing yet, or the record is damaged.
     pub async fn attention(&self) -> Result<Option<Attention>, JobDirError> {
         unless_damaged(self.read(layout::attention(&self.job)).await)
     }
@@ -199,7 +199,7 @@ impl JobDir {
         self.create(layout::plan(&self.job, plan.attempt), plan).await
     }
 
-    /// What became of the attempt's machine. `None`: not written yet.
+    /// How the attempt's machine ended. `None`: not written yet.
     pub async fn settled(&self, no: AttemptNo) -> Result<Option<Settled>, JobDirError> {
         self.read(layout::settled(&self.job, no)).await
     }
@@ -228,8 +228,8 @@ impl JobDir {
     /// Takes the lease, or confirms that it is ours (after a restart of the agent or a lost reply).
     ///
     /// # Errors
-    /// [`JobDirError::Taken`] when another machine holds it: this one must terminate itself. Any other
-    /// error: unknown who holds it.
+    /// [`JobDirError::Taken`] when another machine holds it: this one must terminate itself. Any
+    /// other error: unknown who holds it.
     pub async fn take_lease(&self, no: AttemptNo, lease: &Lease) -> Result<(), JobDirError> {
         if self.create(layout::lease(&self.job, no), lease).await? == Created::New {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What happened in an attempt: numbered events, in batches that never change.
+//! The events of an attempt: numbered, in batches that never change.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,8 @@ pub enum What {
     Notice {
         notice: Notice,
     },
-    /// The workload was asked for a checkpoint with this signal; `processes` 0: none has a handler, so it was not sent.
+    /// The workload was asked for a checkpoint with this signal; With `processes` 0 it
+    /// was not sent, for lack of a handler.
     Asked {
         by: String,
         signal: String,
@@ -73,7 +74,7 @@ pub enum What {
     Attention {
         text: String,
     },
-    /// What the processes waited for, stored under this key.
+    /// The stacks of the waiting processes, stored under this key.
     Stacks {
         key: String,
     },

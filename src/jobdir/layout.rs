@@ -222,7 +222,7 @@ pub fn told(id: &JobId, name: &str) -> String {
     format!("{}told/{name}.json", job(id))
 }
 
-/// What blocks a job and a person must know.
+/// Problems of a job that a person must know.
 pub fn attention(id: &JobId) -> String {
     in_folder(job(id), "attention.json")
 }
@@ -237,7 +237,7 @@ pub fn market(id: &JobId) -> String {
     in_folder(job(id), "market.json")
 }
 
-/// What is known about the spot pools, for all jobs of the root.
+/// Facts about the spot pools, for all jobs of the root.
 pub const POOLS: &str = "market/";
 
 pub fn pool(zone: &str, instance_type: &str) -> String {

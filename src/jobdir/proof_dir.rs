@@ -1,10 +1,11 @@
-//! Typed access to the shutdown proofs of a job root: machines of an account end without supervision.
+//! Typed access to the shutdown proofs of a job root: machines of an account end without
+//! supervision.
 //!
 //! ```text
 //!   proofs/<account>/<region>.json     overwritten by each prover
 //! ```
-//! The newest proof counts, whatever its result. Two provers at once each write a complete record. How
-//! long a proof is valid does not belong here (`policy::account::shutdown_proof`).
+//! The newest proof counts, whatever its result. Two provers at once each write a complete record.
+//! How long a proof is valid does not belong here (`policy::account::shutdown_proof`).
 
 use std::sync::Arc;
 
@@ -58,8 +59,8 @@ impl ProofDir {
         self.among(&keys(&*self.store, &layout::proofs(&self.account)).await?).await
     }
 
-    /// The newest of each region that has one of these keys. All are read at once, since they are few:
-    /// one for each region in use.
+    /// The newest of each region that has one of these keys. All are read at once, since they are
+    /// few: one for each region in use.
     ///
     /// # Errors
     /// As [`ProofDir::newest`].

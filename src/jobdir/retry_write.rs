@@ -4,9 +4,10 @@
 //!   create ──> no answer ──> the same bytes again ──> done, or another writer's record
 //!                        └─> still no answer ──> JobDirError::Unsure: it may be there
 //! ```
-//! An S3 client does not retry a create, and a store may write and then lose its reply. Repeating the
-//! same bytes is safe, since a create counts them as new. The loops of the controller and the agent do
-//! not use this: their next tick is the retry, and they must not wait while a store is down.
+//! An S3 client does not retry a create, and a store may write and then lose its reply. Repeating
+//! the same bytes is safe, since a create counts them as new. The loops of the controller and the
+//! agent do not use this: their next tick is the retry, and they must not wait while a store is
+//! down.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   schedules/<set>/<name>.json                     lamp apply, overwritten
 //!   schedules/<set>/<name>/code/<sha256>.tar.zst    lamp apply, once
-//!   schedules/<set>/<name>/runs/<due>.json          a daemon, once each: creating it decides the due time
+//!   schedules/<set>/<name>/runs/<due>.json          a daemon, once each: the decision
 //!   schedules/<set>/<name>/waiting.json             a daemon, overwritten
 //! ```
 
@@ -71,7 +71,8 @@ impl ScheduleDir {
         self.read(layout::schedule(&self.set, &self.name)).await
     }
 
-    /// Overwrites the schedule for a waiting user, with retries. A record of a newer version is not changed.
+    /// Overwrites the schedule for a waiting user, with retries. A record of a newer version is not
+    /// changed.
     ///
     /// # Errors
     /// [`JobDirError::Unsure`] when it may be written. After any other error it is not.
@@ -128,7 +129,8 @@ impl ScheduleDir {
         self.run(due).await
     }
 
-    /// The lock between daemons: the record that exists afterwards, ours or another's, is the decision.
+    /// The lock between daemons: the record that exists afterwards, ours or another's, is the
+    /// decision.
     ///
     /// # Errors
     /// As any write of a record.

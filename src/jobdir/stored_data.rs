@@ -1,11 +1,12 @@
-//! The stored data of a job beside its records, and how it is deleted: checkpoints, outputs, logs, code.
+//! The stored data of a job beside its records, and how it is deleted: checkpoints, outputs, logs,
+//! code.
 //!
 //! ```text
-//!   may delete? ──> discarded.json ──> list again ──> manifests (they make a checkpoint) ──> the rest
+//!   may delete? ──> discarded.json ──> list again ──> manifests (checkpoints end) ──> the rest
 //! ```
 //! The records stay. Without a receipt, a controller would launch the job again. Without a spec,
-//! `lamp apply` and a daemon would make it again. Receipts also explain the bill. Whether data may be
-//! deleted does not belong here (`policy::lifecycle::discardable`).
+//! `lamp apply` and a daemon would make it again. Receipts also explain the bill. Whether data may
+//! be deleted does not belong here (`policy::lifecycle::discardable`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,7 +46,7 @@ impl JobDir {
         Ok(objects.into_iter().filter_map(|object| Some((stored_kind(self.job(), &object.key)?, object))).collect())
     }
 
-    /// What was deleted of the job's data. `None`: nothing, or the record is damaged.
+    /// The job's data that was deleted. `None`: nothing, or the record is damaged.
     ///
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.
@@ -63,8 +64,8 @@ impl JobDir {
         Ok(self.discarded().await?.filter(|gone| gone.kinds.contains(&kind)))
     }
 
-    /// Records the intent to delete, merged with the kinds before. Returns the record before, so that
-    /// the caller can restore it.
+    /// Records the intent to delete, merged with the kinds before. Returns the record before, so
+    /// that the caller can restore it.
     ///
     /// # Errors
     /// When the store refuses.
@@ -91,7 +92,8 @@ impl JobDir {
         Ok(self.store().delete(&format!("{}nothing", layout::checkpoints(self.job()))).await?)
     }
 
-    /// Deletes these objects of [`JobDir::stored`] and counts them in `gone`. Record the intent first.
+    /// Deletes these objects of [`JobDir::stored`] and counts them in `gone`. Record the intent
+    /// first.
     ///
     /// # Errors
     /// When the store refuses: some may be deleted. A second call continues.

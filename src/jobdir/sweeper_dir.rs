@@ -31,8 +31,8 @@ impl SweeperDir {
         SweeperDir { store, name: name.to_owned() }
     }
 
-    /// The suspects of the previous visit. A damaged record counts as none, and all machines are checked
-    /// again.
+    /// The suspects of the previous visit. A damaged record counts as none, and all machines are
+    /// checked again.
     ///
     /// # Errors
     /// When the store does not answer, or a newer version wrote it.

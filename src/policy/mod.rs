@@ -3,14 +3,14 @@
 //! ```text
 //!   Rates ──> idle ──┐
 //!   Rates ──> stall ─┤
-//!   limits -> budget ┼──> supervise ──> Step      (the agent's one decision; it orders the verdicts)
+//!   limits ──────────┼──> supervise ──> Step      (the agent's one decision; it orders the verdicts)
 //!   notice ──────────┤
 //!   wishes ──────────┘
 //!   records + cloud's answer ──> reconcile ──> Act (the controller's one decision), with relaunch inside
-//!   cost of all jobs ──> cap                       (before each launch)
-//!   samples of a zone -> spell -> horizon -> market_choice -> MarketVerdict  (spot, on-demand or wait, under a deadline)
-//!   samples of many   -> spell -> zones ─────────┘            (ranks the zones, and values the alternatives)
-//!   cron, hours, price ──> schedule ──> DueVerdict  (the daemon)
+//!   cost of all jobs ──> spending_cap              (before each launch)
+//!   samples of a zone -> capacity_periods -> remaining_cost -> deadline_choice -> MarketVerdict  (spot, on-demand or wait)
+//!   samples of many   -> capacity_periods -> zones ──────────┘     (ranks the zones, and values the alternatives)
+//!   cron, hours, price ──> calendar ──> DueVerdict  (the daemon)
 //! ```
 //! The agent and the controller pass current facts, `lamp replay` recorded ones. These modules use
 //! no clock, file, call or random number; the caller passes them in.

@@ -13,7 +13,7 @@ pub trait Clock: Send + Sync {
     /// A monotonic clock that counts suspend (`CLOCK_BOOTTIME`), for durations.
     fn mono(&self) -> Duration;
 
-    /// Identifies the boot in which `mono` counts: after a reboot, older values of `mono` mean
+    /// The id of the boot: after a reboot, older values of `mono` mean
     /// nothing. Empty if it cannot be read.
     fn boot(&self) -> String;
 

@@ -51,7 +51,6 @@ pub enum CloudError {
     /// This request will always fail.
     #[error("{what}")]
     Invalid { what: String },
-    /// This cloud cannot do that at all.
     #[error("the {cloud} cloud cannot {act}")]
     Unsupported { cloud: &'static str, act: &'static str },
 }
@@ -65,14 +64,13 @@ impl CloudError {
 
 #[async_trait]
 pub trait Cloud: Send + Sync {
-    /// Every region in which this account may have machines.
     async fn regions(&self) -> Result<Vec<Region>, CloudError>;
 
     /// The offers that satisfy the requirement now.
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError>;
 
-    /// What the launch of this offer also needs: image, network, role. The user data is added
-    /// later. Changes nothing and buys nothing. `None`: nothing more is needed. `NoCapacity`: this
+    /// The other needs of a launch of this offer: image, network, role. The user data is added
+    /// later. Only reads. `None`: nothing more is needed. `NoCapacity`: this
     /// offer cannot be launched, another one may work.
     async fn prepare(&self, _spec: &Spec, _offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
         Ok(None)
@@ -149,8 +147,8 @@ pub trait Cloud: Send + Sync {
         Ok(None)
     }
 
-    /// Machines in a region whose host fails, as the cloud reports: no power, no network, or broken
-    /// hardware. Includes machines of other owners. An error means *unknown*.
+    /// Machines in a region whose host fails, as the cloud reports: power or network lost, or
+    /// broken hardware. Includes machines of other owners. An error means *unknown*.
     async fn failing_hosts(&self, _region: &Region) -> Result<BTreeSet<String>, CloudError> {
         Ok(BTreeSet::new())
     }
@@ -164,7 +162,7 @@ pub trait Cloud: Send + Sync {
     /// The attempt is settled: removes what was kept of the ended machine, and its watchers.
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError>;
 
-    /// What remains of an owner's machines in a region and costs money or waits.
+    /// The remains of an owner's machines in a region and costs money or waits.
     async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
         Ok(Vec::new())
     }
@@ -182,7 +180,6 @@ pub trait Cloud: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Removes one piece of the owner's residue.
     async fn clear(&self, _residue: &Residue) -> Result<(), CloudError> {
         Ok(())
     }

@@ -22,7 +22,6 @@ pub struct FileStamp {
     pub mode: u32,
 }
 
-/// A regular file below a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeFile {
     /// Relative to the folder, `/` between the parts.
@@ -73,7 +72,6 @@ pub struct Tree {
 
 #[async_trait]
 pub trait Files: Send + Sync {
-    /// A whole small file.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
 
     /// At most `bytes_max` bytes from an offset; empty at or beyond the end.

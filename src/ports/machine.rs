@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-/// What should remain of the machine.
+/// The part of the machine that should remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerOff {
     /// Nothing.

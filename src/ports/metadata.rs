@@ -1,4 +1,4 @@
-//! What a machine can learn about itself: its identity, and whether it will be interrupted.
+//! Facts about the machine itself: its identity, and whether it will be interrupted.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Identity {
 
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
-    /// No answer, a broken answer, or a refused token after a refresh. It does not mean "no
+    /// No answer, a broken answer, or a refused token after a refresh. It differs from "no
     /// notice".
     #[error("the metadata service does not answer `{what}`")]
     Unavailable {

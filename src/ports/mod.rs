@@ -1,4 +1,5 @@
-//! What lamp needs from the world, as traits with their errors. `adapters` and `sim` implement them.
+//! The traits for everything outside lamp, with their errors. `adapters` and `sim` implement
+//! them.
 //!
 //! An error separates what any implementation can say (not found, denied, try again) from the rest.
 //! Not here: a decision, or the name of a particular cloud.

@@ -1,7 +1,7 @@
 //! No credentials were found: one error with one text for every call.
 //!
-//! Nothing was sent, so the library's own messages do not help. How an adapter recognises this case
-//! does not belong here.
+//! The request was never sent, so the library's messages are useless. How an adapter recognises
+//! this case does not belong here.
 
 use std::error::Error;
 

@@ -1,6 +1,7 @@
 //! Objects by key: the only channel between controller and agent.
 //!
-//! Create-if-absent is the only primitive for agreement, because a local folder has no compare-and-swap.
+//! Create-if-absent is the only primitive for agreement, because a local folder has no
+//! compare-and-swap.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use jiff::Timestamp;
 
 use crate::market::Span;
 
-/// The result of a create-if-absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Created {
@@ -130,12 +130,14 @@ impl Arrival {
     }
 }
 
+/// Keys use `/` without a leading one, relative to the job root. A missing object is `Ok(None)`,
+/// not an error.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// For people: `file:///...` or `s3://...`.
     fn url(&self) -> String;
 
-    /// Whether this is a local folder: requests cost nothing, and it has no clock of its own.
+    /// Whether this is a local folder: requests are free, and its clock is the machine's.
     fn is_folder(&self) -> bool {
         self.url().starts_with("file:")
     }

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::Scope;
 use crate::job::ExitStatus;
 
-/// The command to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
     /// Unique on this machine and valid as a unit name: `digits-222222-0001-1`.
@@ -34,7 +33,6 @@ pub struct Launch {
     pub terminal: bool,
 }
 
-/// How a start of the workload ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub exit: ExitStatus,
@@ -74,7 +72,7 @@ pub enum WorkloadError {
         #[source]
         cause: std::io::Error,
     },
-    /// It never ran and never will. The start's records have the reason.
+    /// It has never run, and this start is final. The start's records have the reason.
     #[error("cannot start the workload")]
     NotStarted {
         #[source]
@@ -94,8 +92,8 @@ pub enum WorkloadError {
 pub trait Workloads: Send + Sync {
     async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError>;
 
-    /// The workload that was started with this state folder, running or ended. `None`: there is
-    /// none, and there never will be one for this folder. An error that is not
+    /// The workload that was started with this state folder, running or ended. `None`: none
+    /// exists, and this is final. An error that is not
     /// [`WorkloadError::is_final`] means *unknown*: a new start may then be a second one.
     async fn attach(&self, dir: &std::path::Path) -> Result<Option<Box<dyn Workload>>, WorkloadError>;
 }

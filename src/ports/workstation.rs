@@ -16,7 +16,6 @@ pub struct AgentFile {
     pub glibc: Option<Glibc>,
 }
 
-/// A version of the GNU C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Glibc(pub u32, pub u32);
 
@@ -26,7 +25,6 @@ impl fmt::Display for Glibc {
     }
 }
 
-/// Why there is no such program.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no agent for {arch} machines: {why}")]
 pub struct AgentsError {

@@ -11,7 +11,7 @@
 //! `own` plays a user's job there instead of one of the dice's, on a course of capacity and of prices (`sold`): `lamp simulate`.
 //!
 //! What the false EC2 bills is the truth. Everything here runs on one thread, and nothing here asks a real clock or rolls
-//! real dice: the same seed gives the same trace, byte for byte. What must never live here: a decision of the product.
+//! real dice: the same seed gives the same trace, byte for byte. Not here: a decision of the product.
 
 pub(crate) mod faults;
 pub(crate) mod kernel;

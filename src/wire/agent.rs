@@ -264,7 +264,6 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     std::iter::successors(error.source(), |cause| cause.source()).fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
-/// Runs an attempt from boot to power-off.
 async fn attempt(
     ports: BootPorts,
     folders: Folders,

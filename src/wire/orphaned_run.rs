@@ -1,5 +1,5 @@
-//! Finds a stand-alone run that continues without its agent: the same command then watches that run again
-//! and starts no second one.
+//! Finds a stand-alone run that continues without its agent: the same command then watches that run
+//! again and starts no second one.
 //!
 //! Not here: watching it, or starting anything.
 

@@ -26,7 +26,7 @@ impl Workstation {
         AwsDoctor::new(self.aws_session())
     }
 
-    /// What a launch needs first: the bucket with this name, if there is one, and the instance
+    /// The first needs of a launch: the bucket with this name, if there is one, and the instance
     /// profile.
     #[cfg(feature = "aws")]
     pub async fn aws_ready(&self, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>, Found<RoleFound>) {

@@ -1,7 +1,7 @@
 //! `lamp` as the sweeper in the cloud: an AWS Lambda function, one visit for each call.
 //!
-//! Each visit has its own session, store and controller: Lambda freezes the process between calls, and
-//! open connections break. Not here: a decision about a machine.
+//! Each visit has its own session, store and controller: Lambda freezes the process between calls,
+//! and open connections break. Not here: a decision about a machine.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -31,7 +31,6 @@ const FOR_THE_ANSWER: Duration = Duration::from_secs(5);
 pub struct SweeperSettings {
     pub job_root: String,
     pub owner: String,
-    /// The version of this program.
     pub version: String,
 }
 

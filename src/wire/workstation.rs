@@ -60,7 +60,6 @@ pub struct Workstation {
     pub name: String,
     /// The user's notify command. Empty: no notifications.
     pub notify: Vec<String>,
-    /// The user's AWS settings.
     pub aws: AwsSettings,
     /// The spending caps over all jobs, in any job root.
     pub caps: Arc<CapsInForce>,
@@ -128,8 +127,8 @@ impl Workstation {
         })
     }
 
-    /// A controller that plans for AWS from the shipped catalogue when AWS does not answer. It cannot
-    /// launch.
+    /// A controller that plans for AWS from the shipped catalogue when AWS does not answer. It
+    /// cannot launch.
     ///
     /// # Errors
     /// When the state folder cannot be written.
@@ -161,7 +160,6 @@ impl Workstation {
     #[cfg(not(feature = "aws"))]
     fn add_aws(&self, _clouds: &mut BTreeMap<market::Cloud, Arc<dyn ports::Cloud>>) {}
 
-    /// The AWS session. It sends nothing yet.
     #[cfg(feature = "aws")]
     pub fn aws_session(&self) -> Arc<AwsSession> {
         Arc::clone(&self.session)
@@ -174,7 +172,8 @@ impl Workstation {
         self.state.join("uploads").join(root)
     }
 
-    /// Opens the job root as this user. `existing`: do not create a missing folder. Sends nothing to S3 yet.
+    /// Opens the job root as this user. `existing`: do not create a missing folder. Sends nothing
+    /// to S3 yet.
     ///
     /// # Errors
     /// As `open::open`.
@@ -187,10 +186,10 @@ impl Workstation {
         if existing { open::open_existing(&self.job_root) } else { open::open(&self.job_root) }
     }
 
-    /// What EC2 sells now, with the spot prices of the last `back`.
+    /// The offers of EC2 now, with the spot prices of the last `back`.
     ///
     /// # Errors
-    /// When no region answers, or this program was built without AWS.
+    /// When every region fails to answer, or AWS is missing in this build.
     #[cfg(feature = "aws")]
     pub async fn ec2_supply(&self, machine: &MachineSpec, back: Span) -> Result<Supply, Box<dyn Error>> {
         Ok(offers::survey(&self.aws_session(), machine, Some(back)).await?)
@@ -206,7 +205,7 @@ impl Workstation {
     /// The public address of a machine. `None`: it has none.
     ///
     /// # Errors
-    /// When EC2 does not answer, or this program was built without AWS.
+    /// When EC2 fails to answer, or AWS is missing in this build.
     #[cfg(feature = "aws")]
     pub async fn ec2_address(&self, region: &Region, instance: &str) -> Result<Option<String>, Box<dyn Error>> {
         let found = describe::one(&self.aws_session(), region, instance).await?;

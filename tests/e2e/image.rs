@@ -3,7 +3,7 @@
 //! The machine is this one's userland (Debian or Ubuntu) with cloud-init's own packages laid over it, unpacked by
 //! `.ci/cloud-init` and named by `LAMP_TEST_CLOUD_INIT`. `.ci/cloud-init-from` lays another
 //! release over it, such as Ubuntu's or the one of Amazon Linux with its configuration. Their userlands cannot be had here; what the
-//! user data uses of them is POSIX shell, curl and systemd. What must never live here: user data, or a word of ours in it.
+//! user data uses of them is POSIX shell, curl and systemd. Not here: user data, or a word of ours in it.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //!
 //! Its disk is what `.ci/vm-image` made, named by `LAMP_TEST_VM`; nothing else starts one, because a boot takes half a minute
 //! of a processor. What is written before it is switched on is laid over that disk, and what happens on the disk is gone with
-//! the power. What must never live here: what a test is about.
+//! the power. Not here: what a test is about.
 
 #![cfg_attr(not(feature = "aws"), allow(dead_code, reason = "all stories of it are of EC2"))]
 

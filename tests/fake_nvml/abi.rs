@@ -1,4 +1,4 @@
-//! The numbers and structures of `nvml.h` that our calls use. What must never live here: behaviour.
+//! The numbers and structures of `nvml.h` that our calls use. Not here: behaviour.
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 

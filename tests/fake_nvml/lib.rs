@@ -35,7 +35,7 @@
 //!   gpu 1 unsupported util,power  also: samples (only the buffers), memory, temperature, processes, ecc, events
 //! ```
 //!
-//! What must never live here: anything that the agent links, or a number that no script asked for.
+//! Not here: anything that the agent links, or a number that no script asked for.
 
 #![allow(non_snake_case, clippy::missing_safety_doc, reason = "the names and contracts are NVML's")]
 #![expect(clippy::disallowed_methods, reason = "a part of the false world: it has a clock and reads its script")]

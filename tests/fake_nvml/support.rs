@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `cargo test` and nextest build the library as the example `fake_nvml`; `cargo test --test one` does not, and then this
-//! module calls `rustc` itself. What must never live here: expectations.
+//! module calls `rustc` itself. Not here: expectations.
 
 #![allow(dead_code, clippy::disallowed_methods, reason = "each test binary includes this file and uses a part of it")]
 

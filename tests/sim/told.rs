@@ -1,6 +1,6 @@
 //! The table of docs/false-world.md that tells how long each fault takes alone, and the rows of docs/promises.md that link to it.
 //!
-//! What must never live here: what is asked (`bounds`).
+//! Not here: what is asked (`bounds`).
 #![allow(dead_code, reason = "`just soak` prints the table, and the test compares it")]
 
 use std::collections::BTreeSet;

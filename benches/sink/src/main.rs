@@ -4,7 +4,7 @@
 //! `s3-sink PORT CERTIFICATE`: writes its own certificate there (for 127.0.0.1 and localhost) and listens. Every bucket is
 //! there and is empty. `GET /-/taken` says how many bytes of bodies have come since that was asked last.
 //!
-//! What must never live here: anything that one client gets and another does not.
+//! Not here: anything that one client gets and another does not.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The way to a bucket for those who have a profile, single sign-on or a credential process: the same chain as for EC2.
 //!
 //! The store reads only the plainest settings by itself, which is right for the machine that trains; the workstation has
-//! more ways to be somebody. What must never live here: a key (`aws::credential_cache` keeps it).
+//! more ways to be somebody. Not here: a key (`aws::credential_cache` keeps it).
 
 use std::sync::Arc;
 

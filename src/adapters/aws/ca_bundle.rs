@@ -1,6 +1,6 @@
 //! The certificates of `AWS_CA_BUNDLE`, which AWS's own tools read: for a proxy that opens TLS, and for a store of one's own.
 //!
-//! Every client that speaks to AWS trusts them, and the certificates of the system too. What must never live here: a client.
+//! Every client that speaks to AWS trusts them, and the certificates of the system too. Not here: a client.
 
 #![expect(clippy::disallowed_methods, reason = "reads the file that the environment names")]
 

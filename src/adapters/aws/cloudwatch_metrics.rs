@@ -2,7 +2,7 @@
 //!
 //! Without the AWS SDK, which would double the agent: the old query protocol is a form, and the store's client already
 //! holds the machine's credentials and knows how to sign. The role needs `cloudwatch:PutMetricData` on that namespace and
-//! nothing else. What must never live here: what is measured, or when.
+//! nothing else. Not here: what is measured, or when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 //!
 //! `~/.cache/lamplighter/aws/<who is asked, as whom>/<region>/<what>.json`. The folder may be deleted at any moment; what cannot
 //! be read was never there. Each session of a role or of single sign-on has keys, and so a folder, of its own: old ones are
-//! removed when a new one is made. What must never live here: an answer that a decision needs fresh, such as what runs now.
+//! removed when a new one is made. Not here: an answer that a decision needs fresh, such as what runs now.
 
 #![expect(clippy::disallowed_methods, reason = "keeps answers in a folder of its own, under the time they were given at")]
 

@@ -6,7 +6,7 @@
 //!       └──────────────────────    events/maintenance/scheduled           every fifth
 //! ```
 //! 404 means that there is no such notice. Everything else that is not an answer (a refused token, a server error, a
-//! hanging connection, a body that is not what AWS documents) is an error, never "no notice". What must never live here:
+//! hanging connection, a body that is not what AWS documents) is an error, never "no notice". Not here:
 //! what a notice means for the work.
 
 #![expect(clippy::disallowed_methods, reason = "measures the age of the token and of the slower answers")]

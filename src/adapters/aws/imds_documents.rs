@@ -1,6 +1,6 @@
 //! What the metadata service says, read: pure, because what it says may be anything.
 //!
-//! An answer that is not what AWS documents is an error, never "no notice". What must never live here: a request.
+//! An answer that is not what AWS documents is an error, never "no notice". Not here: a request.
 
 use jiff::Timestamp;
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 //! The profiles of AWS's own files, and a name that is none of them: the SDK then says that it found no credentials at all.
 //!
-//! What must never live here: a secret of theirs; names alone are read.
+//! Not here: a secret of theirs; names alone are read.
 
 use std::borrow::Cow;
 

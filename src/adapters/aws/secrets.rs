@@ -1,7 +1,7 @@
 //! One secret from Systems Manager or Secrets Manager, by the role of this machine.
 //!
 //! Without the AWS SDK, as `cloudwatch_metrics`: one signed call of the JSON protocol. The role needs `ssm:GetParameter` or
-//! `secretsmanager:GetSecretValue` on the secrets that `secrets` in `[aws]` names, and nothing else. What must never live here: where a value goes.
+//! `secretsmanager:GetSecretValue` on the secrets that `secrets` in `[aws]` names, and nothing else. Not here: where a value goes.
 
 use std::time::Duration;
 

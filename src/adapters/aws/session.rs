@@ -4,7 +4,7 @@
 //!   settings of the user + environment + ~/.aws ──> aws-config ──> one client for each service and region
 //! ```
 //! `AWS_ENDPOINT_URL`, `AWS_PROFILE`, SSO and the rest are read by `aws-config` itself, so that an emulator needs nothing of
-//! us. What must never live here: a call of a service.
+//! us. Not here: a call of a service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! What one session remembers of EC2's answers, so that nothing is asked twice within minutes.
 //!
-//! Gone with the program, and then asked anew. What must never live here: the state of a machine that lives.
+//! Gone with the program, and then asked anew. Not here: the state of a machine that lives.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

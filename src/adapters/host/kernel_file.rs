@@ -1,7 +1,7 @@
 //! Reading the small files of the kernel, over and over, without paying for it each time.
 //!
 //! A file under `/proc` is made anew at each read, so one descriptor, kept open, gives fresh numbers: no path to look up,
-//! nothing to allocate. What must never live here: what the numbers mean.
+//! nothing to allocate. Not here: what the numbers mean.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc and /sys, which is what this adapter is for")]
 

@@ -5,7 +5,7 @@
 //! ```
 //! The kernel moves a terminal's atime when input is read from it and its mtime when something is printed, so a program
 //! that prints all night is not a person. Only terminals of login sessions count: those of tmux, of containers and of
-//! `script` stay behind when people leave. What must never live here: how recent is recent enough.
+//! `script` stay behind when people leave. Not here: how recent is recent enough.
 
 #![expect(clippy::disallowed_methods, reason = "reads session records and the wall clock, which terminals are stamped with")]
 

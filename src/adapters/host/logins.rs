@@ -4,7 +4,7 @@
 //! record of utmp): what has a terminal in the control group of its service is such a shell, or was started there.
 //!
 //! Machines have either or both (Debian 13 and later have no utmp). A record whose process is gone is stale and is left
-//! out; so is one whose number another process has by now, once its terminal is gone. What must never live here: what people do.
+//! out; so is one whose number another process has by now, once its terminal is gone. Not here: what people do.
 
 #![expect(clippy::disallowed_methods, reason = "reads session records, which is what this adapter is for")]
 

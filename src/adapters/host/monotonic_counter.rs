@@ -3,7 +3,7 @@
 //! A sum over processes shrinks when one of them ends, a cgroup is gone when its unit is, and a new workload starts from
 //! nothing. What policies see are differences, so each such step must read as "nothing happened", never as a jump.
 //!
-//! What must never live here: where a number comes from.
+//! Not here: where a number comes from.
 
 /// One counter with a memory of what it has already counted.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Bytes over the network that are not the agent's own.
 //!
 //! Cgroups do not count network bytes, so this is the machine's traffic less what the agent says that it moved: without
-//! that, the upload of its own log would keep a machine from ever being idle. What must never live here: who talks to
+//! that, the upload of its own log would keep a machine from ever being idle. Not here: who talks to
 //! whom.
 
 use std::collections::HashMap;

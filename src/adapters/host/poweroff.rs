@@ -8,7 +8,7 @@
 //! for minutes; `--force --force` begins with a sync, which never ends on a disk or a mount that hangs. So neither is the last word.
 //!
 //! A machine that cannot be put out goes on billing, so a step that fails or hangs only leads to the next, harder one.
-//! What must never live here: whether to power off; and a test that uses [`SystemPower::new`].
+//! Not here: whether to power off; and a test that uses [`SystemPower::new`].
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;

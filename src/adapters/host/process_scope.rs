@@ -1,6 +1,6 @@
 //! Which processes are the workload's: those of its cgroup, else the descendants of its root and of its holder.
 //!
-//! What must never live here: what the processes do (`host::process_usage`), and signals (`host::process_tree`, the workload adapters).
+//! Not here: what the processes do (`host::process_usage`), and signals (`host::process_tree`, the workload adapters).
 
 #![expect(clippy::disallowed_methods, reason = "reads the cgroup")]
 

@@ -3,7 +3,7 @@
 //! [`tree`] lists a process and its descendants; [`ProcessRef`] names one process so that a recycled number is never
 //! taken for it. The holder and the workload adapters kill with these, the sensors count with them.
 //!
-//! What must never live here: a decision about what to do with the processes found.
+//! Not here: a decision about what to do with the processes found.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc, which is what this adapter is for")]
 

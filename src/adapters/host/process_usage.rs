@@ -3,7 +3,7 @@
 //! ```text
 //!   pids -> one `stat` and one `io` file each, kept open -> Usage (sums)
 //! ```
-//! Only these processes are read, never all of the machine. What must never live here: which processes they are, or
+//! Only these processes are read, never all of the machine. Not here: which processes they are, or
 //! rates; these are sums of counters.
 
 use std::collections::HashMap;

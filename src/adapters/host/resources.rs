@@ -5,7 +5,7 @@
 //!        `-> cgroup cpu.stat / cpuacct ----+-> Counter (never goes back) -> HostReadings
 //!   /proc/stat, /proc/vmstat, sysinfo -----'
 //! ```
-//! When the whole machine is watched, the "tree" is everything but the agent itself. What must never live here: rates,
+//! When the whole machine is watched, the "tree" is everything but the agent itself. Not here: rates,
 //! thresholds, people (`typing`), the network (`network`).
 
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 //!            `-- nothing within the patience: None, and None at once until the thread is back
 //! ```
 //! A call into a driver can block for seconds or for ever, and nothing can take it back. The agent goes on without
-//! senses, which is *unknown* and therefore never idle. What must never live here: what is sensed.
+//! senses, which is *unknown* and therefore never idle. Not here: what is sensed.
 
 use std::sync::mpsc as sync;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //!   Scope -> host (tree, processors, memory, disk) -> Tree -> nvml (GPUs, by tree) -.
 //!            network, typing -------------------------------------------------------+-> Sample
 //! ```
-//! What must never live here: how anything is read, and waiting; a call that hangs is `sensor_thread`'s business.
+//! Not here: how anything is read, and waiting; a call that hangs is `sensor_thread`'s business.
 
 #![expect(clippy::disallowed_methods, reason = "a sample carries the wall clock of the moment it was taken")]
 

@@ -2,7 +2,7 @@
 //! installed.
 //!
 //! Reading `/proc` does not disturb the processes. `py-spy` stops each of its targets for some milliseconds; it runs only
-//! on a tree that is already judged stalled. What must never live here: the judgement.
+//! on a tree that is already judged stalled. Not here: the judgement.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc, which is what this adapter is for")]
 

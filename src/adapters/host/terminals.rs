@@ -1,7 +1,7 @@
 //! A word for whoever is logged in on this machine, as `wall` has it.
 //!
 //! Not by `wall` itself: it knows the logins of utmp alone, which newer systems do not have, and is set-group-ID, which the agent's
-//! sandbox does not allow. What must never live here: what is said.
+//! sandbox does not allow. Not here: what is said.
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "plays a machine's terminals with files"))]
 

@@ -4,7 +4,7 @@
 //!   launch ── folder, instance.json (create-if-absent, so idempotent) ── agent machine <dir>, detached
 //!   describe ── every folder of this job root ── a machine whose process is gone is cleaned up and shown terminated
 //! ```
-//! Same shape and same words as EC2, so that a rehearsal here rehearses there. What must never live here: a decision, and
+//! Same shape and same words as EC2, so that a rehearsal here rehearses there. Not here: a decision, and
 //! anything that touches a process which is not of a machine of ours.
 
 #![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock, a disk and processes")]

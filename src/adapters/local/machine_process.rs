@@ -13,7 +13,7 @@
 //! It looks at its folder ten times a second: four system calls that find nothing, about a third of a CPU second an hour,
 //! and nothing that can be missed, unlike an inotify queue. Never touches the workstation itself.
 //!
-//! What must never live here: a decision about the job.
+//! Not here: a decision about the job.
 
 #![expect(clippy::disallowed_methods, reason = "it is a machine: it has a clock, a disk and processes")]
 

@@ -1,6 +1,6 @@
 //! A stopped machine of the local cloud: started again in its folder, which is its disk, or given up.
 //!
-//! What must never live here: what the records of a machine are (`local::machine_folder`).
+//! Not here: what the records of a machine are (`local::machine_folder`).
 
 #![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock")]
 

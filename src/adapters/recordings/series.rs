@@ -1,7 +1,7 @@
 //! Recorded series: our own samples (JSON lines, also compressed) and the CSV tables of others.
 //!
 //! A series becomes [`Rates`], the same that the policies see live. An empty cell in a column that is filled elsewhere is
-//! *unknown*; a column that is not there, or never filled, is *absent*. What must never live here: what a series means.
+//! *unknown*; a column that is not there, or never filled, is *absent*. Not here: what a series means.
 
 #![expect(clippy::disallowed_methods, reason = "an adapter: it reads the files that the user names")]
 

@@ -5,7 +5,7 @@
 //!   t_seconds,proc_cpu_pct,disk_*_mb_cum,net_*_mb_cum,gpu_power_w_total  beside it, its own moments
 //! ```
 //! `cpu_util_pct` is the whole machine; `proc_cpu_pct` is the main process as a share of **all** cores whose number is
-//! not in the file, so it is a lower bound in percent of one core. What must never live here: files.
+//! not in the file, so it is a lower bound in percent of one core. Not here: files.
 
 use super::series::LineError;
 use crate::instance::{Rates, Reading};

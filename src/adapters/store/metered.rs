@@ -1,7 +1,7 @@
 //! A store that counts what it moves over the network: the agent's own traffic is not the workload's.
 //!
 //! A folder moves nothing over the network and is not counted. Bodies are counted, not headers; what a retry sends again is
-//! sent by the library below and not seen here. What must never live here: anything but counting.
+//! sent by the library below and not seen here. Not here: anything but counting.
 
 use std::path::Path;
 use std::sync::Arc;

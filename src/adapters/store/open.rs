@@ -4,7 +4,7 @@
 //!   open(url) ──> FileStore    a folder, private to its owner (object_file.rs)
 //!            └──> S3Store      S3 and what speaks like it   (object_s3.rs)
 //! ```
-//! What must never live here: which keys there are (`jobdir::layout`), when to try again (the loops).
+//! Not here: which keys there are (`jobdir::layout`), when to try again (the loops).
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

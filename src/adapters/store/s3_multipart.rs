@@ -7,7 +7,7 @@
 //! Where the hash of the file is wanted, it is read whole all the same, and a part is left out only if the file up to the
 //! part's end has the hash that it had then. Where it is not, the file's stamp says that it is the same file. What can never be
 //! finished is taken back: of files that stay where they are, what has changed or is gone; of those that are packed anew for each
-//! try, what is for the same place by another name, and what is too old. What must never live here: when to try again.
+//! try, what is for the same place by another name, and what is too old. Not here: when to try again.
 
 #![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, and remembers how far they are")]
 

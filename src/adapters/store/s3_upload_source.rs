@@ -4,7 +4,7 @@
 //!   Source::next ── waits for room ──> a buffer ── read, hashed if asked ──> Bytes ──> on their way ──> the buffer is free again
 //! ```
 //! The room bounds the memory of all files together, however many they are, and with it the parts that are under way at once:
-//! few until one of them arrived soon, more on a line that carries them. What must never live here: what is sent, and where to.
+//! few until one of them arrived soon, more on a line that carries them. Not here: what is sent, and where to.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};

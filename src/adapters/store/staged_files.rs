@@ -5,7 +5,7 @@
 //!   a file system that can    cloned (shares its blocks until one side is written)
 //!   else                      hard-linked: a removal and a renaming do not touch it, a writing in place does, and is seen
 //! ```
-//! What must never live here: which files belong to a checkpoint.
+//! Not here: which files belong to a checkpoint.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads and writes files")]
 

@@ -6,7 +6,7 @@
 //! ```
 //! The second hash is of the workdir, since two projects may call their jobs alike, and of the machine: a state folder that two machines
 //! share, or that was copied, has locks that may not reach from one to the other.
-//! What must never live here: how far the code is (`store::s3_multipart`), and whether the job exists by now (whoever takes the id asks).
+//! Not here: how far the code is (`store::s3_multipart`), and whether the job exists by now (whoever takes the id asks).
 
 #![expect(clippy::disallowed_methods, reason = "keeps its files in the state folder")]
 

@@ -1,7 +1,7 @@
 //! The files that git tracks in a workdir although an ignore file names them (`git add -f`).
 //!
 //! git itself is asked: its index has four formats. Without git, or outside a repository, nothing is known to be tracked.
-//! What must never live here: what ships.
+//! Not here: what ships.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;

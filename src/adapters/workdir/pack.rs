@@ -4,7 +4,7 @@
 //! survey: walk, honouring .gitignore and .lampignore ─ Survey (files in order, findings) ─ pack ─ the code archive
 //! ```
 //!
-//! Two packs of the same tree give the same bytes: entries are sorted and carry no user. What must never live here: the
+//! Two packs of the same tree give the same bytes: entries are sorted and carry no user. Not here: the
 //! search for secrets (`secret_scan`), or unpacking (`archive`, which the agent carries).
 
 use std::collections::HashSet;

@@ -4,7 +4,7 @@
 //!   bytes ── one of the literals? ── no ──> no secret
 //!            yes ──> each line by the rules ──> no placeholder, and not one letter over and over? ──> a secret
 //! ```
-//! A rule asks for the shape *and* the length of a real secret. What must never live here: a file, or a finding.
+//! A rule asks for the shape *and* the length of a real secret. Not here: a file, or a finding.
 
 use std::sync::LazyLock;
 

@@ -5,7 +5,7 @@
 //!           no ──> one of the literals in it? ──> each line, a long one in windows ──> secret_rules ──> findings
 //! ```
 //! A cheap literal prefilter runs over the bytes; only a file that holds one of the literals is read line by line with the
-//! exact rules. Words that say "example" do not count: a scanner that cries wolf is switched off. What must never live here:
+//! exact rules. Words that say "example" do not count: a scanner that cries wolf is switched off. Not here:
 //! the secret itself in a finding, its shape (`secret_rules`), or a decision whether to ship.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the files about to ship")]

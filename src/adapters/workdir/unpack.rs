@@ -2,7 +2,7 @@
 //!
 //! An archive comes from a bucket that others may write to. So: no absolute path, no `..`, no link that leaves the folder, no
 //! device, no hard link, no more bytes and entries than the spec says. Links are made last and never below one another, so
-//! that nothing is written through one. A refusal names its entry. What must never live here: packing (that is `workdir::pack`, which the agent does not carry).
+//! that nothing is written through one. A refusal names its entry. Not here: packing (that is `workdir::pack`, which the agent does not carry).
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads archives and writes their files")]
 

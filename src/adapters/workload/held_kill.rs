@@ -1,6 +1,6 @@
 //! The end of a workload by force: SIGKILL to all of it, round by round, until nothing is left.
 //!
-//! What must never live here: when a workload is killed, and what it was told before.
+//! Not here: when a workload is killed, and what it was told before.
 
 #![expect(clippy::disallowed_methods, reason = "waits, within bounds, for processes that die")]
 

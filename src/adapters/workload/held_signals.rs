@@ -4,7 +4,7 @@
 //!   tell ── shells above them stand still ── the signal to those that handle it ── all of them gone, or their launcher has ended
 //!        └─ nobody handles it: the whole group                                  └─ SIGTERM to the shells and to the rest ── SIGKILL
 //! ```
-//! What must never live here: which processes these are (`workload::signal_targets`), how long the agent waits.
+//! Not here: which processes these are (`workload::signal_targets`), how long the agent waits.
 
 #![expect(clippy::disallowed_methods, reason = "looks at the checkpoint folder, and waits for processes within bounds")]
 

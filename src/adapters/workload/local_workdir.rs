@@ -11,7 +11,7 @@
 //!   <state>/local/<instance>/work ──link──> ../work/<name>
 //! ```
 //! A machine takes the folder when the one before it has ended for good. While another machine lives, or is stopped and keeps its work, it
-//! has a folder of its own, as before. What must never live here: clearing the folder for an attempt (`agent::startup::prepare`).
+//! has a folder of its own, as before. Not here: clearing the folder for an attempt (`agent::startup::prepare`).
 
 #![expect(clippy::disallowed_methods, reason = "makes folders of the local cloud, which is what this adapter is for")]
 

@@ -2,7 +2,7 @@
 //!
 //! Images for deep learning put CUDA's paths and PyTorch into profiles, which a service does not read. The shell is asked once a boot, as
 //! the user of the agent, within a time limit; what it says is kept in a file of the state folder. PyTorch on AWS's images stands in an
-//! environment of Python that people switch on by hand, so it is switched on here. What must never live here: what a job adds.
+//! environment of Python that people switch on by hand, so it is switched on here. Not here: what a job adds.
 
 #![expect(clippy::disallowed_methods, reason = "reads files of the system, and bounds a call")]
 

@@ -1,6 +1,6 @@
 //! Which files of a folder a workload holds open for writing: the kernel knows, in `/proc/PID/fd` and `/proc/PID/fdinfo`.
 //!
-//! What must never live here: what an open file means for a checkpoint.
+//! Not here: what an open file means for a checkpoint.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc, which is what this adapter is for")]
 

@@ -1,7 +1,7 @@
 //! Workloads without a service manager: the holder is a process that this program starts and forgets.
 //!
 //! It leaves our session and process group at once, so neither the end of the agent nor a Ctrl-C at its terminal reaches
-//! it. What must never live here: anything that the holder needs us for later.
+//! it. Not here: anything that the holder needs us for later.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -6,7 +6,7 @@
 //!                                                          └── read by the holder, for the command alone
 //! ```
 //! A file as `/proc/PID/environ` is: `NAME=value`, each with a zero byte behind it. It may hold the user's secrets, so it stays on this
-//! machine and belongs to its user alone; nothing of it goes into a record of the job. What must never live here: what a job adds.
+//! machine and belongs to its user alone; nothing of it goes into a record of the job. Not here: what a job adds.
 
 #![expect(clippy::disallowed_methods, reason = "reads the environment and a file of the state folder")]
 

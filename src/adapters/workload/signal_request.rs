@@ -1,7 +1,7 @@
 //! Asking a workload for something by signal, without ending what does not know the signal.
 //!
 //! SIGUSR1 ends a process that has no handler for it: the shell around the script, the `tee` behind it, a script that is still importing.
-//! So only processes that hear the signal get it; which of them, `workload::signal_targets` says. What must never live here: that rule, and SIGKILL.
+//! So only processes that hear the signal get it; which of them, `workload::signal_targets` says. Not here: that rule, and SIGKILL.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads /proc/PID/status")]
 

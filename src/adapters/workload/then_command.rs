@@ -1,6 +1,6 @@
 //! `--then CMD` and `--then exit`: what an agent that runs alone does instead of powering off.
 //!
-//! What must never live here: anything that powers a machine off by itself.
+//! Not here: anything that powers a machine off by itself.
 
 use std::process::Stdio;
 

@@ -6,7 +6,7 @@
 //!      `just agent-portable` leaves them
 //!   -> lamp-agent beside this program, when it is for such machines
 //! ```
-//! What must never live here: the upload, and whether an image can run it (`controller::launch::agent_shipping`).
+//! Not here: the upload, and whether an image can run it (`controller::launch::agent_shipping`).
 
 #![expect(clippy::disallowed_methods, reason = "reads the program that it hands out")]
 

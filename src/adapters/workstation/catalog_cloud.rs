@@ -3,7 +3,7 @@
 //! ```text
 //!   Catalog ── what fits, on demand ── + disk and address ──> Supply, with its day in a note
 //! ```
-//! It asks nobody, and whatever would change the world it refuses. What must never live here: a price that the catalogue does not
+//! It asks nobody, and whatever would change the world it refuses. Not here: a price that the catalogue does not
 //! have, a way to launch.
 
 use async_trait::async_trait;

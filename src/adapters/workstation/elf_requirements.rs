@@ -1,7 +1,7 @@
 //! What an ELF file says of the machines that it runs on: their processor, and the oldest C library with its symbols.
 //!
 //! Reads the two tables that the dynamic linker reads (`.gnu.version_r` and the names that belong to it), and nothing else.
-//! What must never live here: a file, an opinion.
+//! Not here: a file, an opinion.
 
 use crate::market::Arch;
 use crate::ports::Glibc;

@@ -1,12 +1,12 @@
 //! Decides when a checkpoint is complete, from what the folder looked like second by second.
 //!
 //! ```text
-//!   as kept ──change──> being written ──complete by its parts, a mark, or process exit──> complete ──manifest──> kept
+//!   kept ──change──> being written ──parts, a mark, or process exit──> complete ──manifest──> kept
 //! ```
-//! If a workload marks its checkpoints (`{"checkpoint": ...}` in the progress file), only marks count, not
-//! pauses. Without marks, each part of the folder is judged by itself (`checkpoint::units`). A process
-//! that a signal killed may have been writing. So its newest change is not trusted, even if the next
-//! process leaves it unchanged (`checkpoint::torn_writes`).
+//! If a workload marks its checkpoints (`{"checkpoint": ...}` in the progress file), only marks
+//! count, not pauses. Without marks, each part of the folder is judged by itself
+//! (`checkpoint::units`). A process that a signal killed may have been writing. So its newest
+//! change is not trusted, even if the next process leaves it unchanged (`checkpoint::torn_writes`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -37,10 +37,8 @@ pub(crate) type Picture = Arc<Vec<TreeFile>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
-    /// The files of the newest manifest.
     kept: Picture,
     seen: Option<Picture>,
-    /// When the folder was last looked at.
     looked: Option<Duration>,
     /// The files that were open for writing at that time.
     open: Option<BTreeSet<String>>,
@@ -102,7 +100,7 @@ impl FolderWatch {
             None => signs.marked_step,
         };
         let looked = self.looked.unwrap_or(now);
-        // An ended process has no open files: use those of the last look.
+        // An ended process has no open files: use the last look's.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.told.zip(step).map(|(before, now)| before.min(now));
         let beside = Beside { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
@@ -116,7 +114,7 @@ impl FolderWatch {
             }
             self.tell_steps(&before, &picture);
             if let Some(doubt) = &mut self.doubt {
-                // What the first look finds was not written since then.
+                // Files found by the first look do not count as written since.
                 doubt.observe(if self.looked.is_some() { &before } else { &picture }, &picture);
             }
         }
@@ -190,7 +188,6 @@ impl FolderWatch {
         }
     }
 
-    /// Judged at `until`: now, or when the workload ended.
     fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
         // Usually nothing is new, and a folder may hold 200,000 files.
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
@@ -283,7 +280,6 @@ impl FolderWatch {
         self.seen.as_ref()
     }
 
-    /// Whether the workload marks its checkpoints. `None`: not known yet.
     pub(crate) fn known_marks(&self) -> Option<bool> {
         self.habit.marks
     }

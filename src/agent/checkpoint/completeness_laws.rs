@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::completeness::{Before, FolderWatch, Picture, Signs};
 use crate::ports::{FileStamp, TreeFile};
 
-/// What a script writes, second by second.
+/// The writes of a script, second by second.
 #[derive(Clone, Debug)]
 struct Habits {
     /// The seconds that each file of a checkpoint takes, in order, and the pause before the next
@@ -22,7 +22,6 @@ struct Habits {
     /// If there are more checkpoints than this, the script deletes old ones, a file a second.
     keep: usize,
     log: bool,
-    /// One file that is rewritten every second.
     restless: bool,
     /// Two files that are rewritten in place: seconds for one, for the other, and of rest.
     pair: Option<(u64, u64, u64)>,

@@ -25,7 +25,6 @@ impl Held {
     }
 }
 
-/// The names of the files of one part.
 pub(crate) fn held(files: &[&TreeFile]) -> Held {
     let mut names = BTreeMap::new();
     files.iter().for_each(|file| *names.entry(shape_of(&file.path)).or_default() += 1);
@@ -33,7 +32,6 @@ pub(crate) fn held(files: &[&TreeFile]) -> Held {
     Held { names, last }
 }
 
-/// The count of each name.
 pub(crate) fn count<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
     names.for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);

@@ -4,11 +4,11 @@
 //!   optim-8 written ── mark ── model-9 begun ── the progress file is read, the folder looked at
 //!                       └ covers the files written before it: not model-9, which is half written
 //! ```
-//! The agent reads a mark up to 1.5 seconds after it was made. By then the next save may have begun. Files
-//! written after the last line of the progress file came after the mark. But the folder may be on a file
-//! server with another clock, so time alone excludes no file for good. A late file that rests is
-//! believed: after two seconds if clock skew explains the time, otherwise after [`RESTLESS`]. Not here:
-//! what is complete without a mark (that is [`super::completeness`]).
+//! The agent reads a mark up to 1.5 seconds after it was made. By then the next save may have
+//! begun. Files written after the last line of the progress file came after the mark. But the
+//! folder may be on a file server with another clock, so time alone excludes no file for good. A
+//! late file that rests is believed: after two seconds if clock skew explains the time, otherwise
+//! after [`RESTLESS`]. Not here: what is complete without a mark (that is [`super::completeness`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) struct Declared {
 }
 
 impl Declared {
-    /// `kept`, `declared`: the kept files, and those of the previous mark. `marked_by`: the mark
+    /// `kept`, `declared`: the kept files, and the previous mark's. `marked_by`: the mark
     /// was made by this time of the file system, nanoseconds since 1970. `is_restless`: a file that
     /// is always being written, which says nothing about saves.
     pub(crate) fn new(
@@ -127,7 +127,6 @@ impl Declared {
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
     }
 
-    /// Marked files that are unchanged since.
     pub(crate) fn still(&self, seen: &Picture, places: &Places, until: Duration) -> Option<Vec<TreeFile>> {
         let declared = self.believed(until, false);
         // An older save may have been deleted. The marked one must be complete.

@@ -1,12 +1,12 @@
-//! Handles a start that fails because of its checkpoint: what it began from, whether it made progress, and
-//! the checkpoint before it.
+//! Handles a start that fails because of its checkpoint: what it began from, whether it made
+//! progress, and the checkpoint before it.
 //!
 //! ```text
-//!   start ─ note what it began from ─ fails ─ policy::lifecycle::checkpoint_rollback ─ keep the intent
+//!   start ─ note its origin ─ fails ─ policy::lifecycle::checkpoint_rollback ─ keep the intent
 //!         ─ restore an older checkpoint ─ start; uploads wait until it makes progress
 //! ```
-//! Uploads would become the newest checkpoint, so a log beside an old one must wait. Not here: whether to
-//! go back.
+//! Uploads would become the newest checkpoint, so a log beside an old one must wait. Not here:
+//! whether to go back.
 
 use std::time::Duration;
 
@@ -37,10 +37,9 @@ const LOOK_WITHIN: Duration = Duration::from_secs(10);
 /// checkpoint.
 const SAVED_WITHIN: Duration = Duration::from_secs(30 * 60);
 
-/// The state in which a start began.
+/// The state at the beginning of a start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begun {
-    /// The newest complete checkpoint at that time.
     from: CheckpointSummary,
     /// The folder held nothing newer.
     exact: bool,
@@ -49,7 +48,6 @@ pub struct Begun {
     /// Bytes that the checkpoints of this attempt had written by then.
     #[serde(default)]
     written: u64,
-    /// How long it ran, once it has ended.
     lived: Option<Span>,
     is_going: bool,
     /// There is no older one, or it cannot be restored.
@@ -57,7 +55,6 @@ pub struct Begun {
     is_last: bool,
 }
 
-/// An older checkpoint was restored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WentBack {
     pub from: CheckpointNo,
@@ -74,7 +71,6 @@ impl WentBack {
 }
 
 impl Agent {
-    /// Called just before a start.
     pub(crate) async fn note_beginning(&mut self) {
         self.memory.begun = None;
         let Some(checkpoints) = self.checkpoints.clone().filter(|_| self.memory.stage == crate::policy::Stage::Main) else { return };
@@ -127,7 +123,6 @@ impl Agent {
         begun.lived.unwrap_or_else(|| Span::from_duration(elapsed(begun.at, self.steady_now())))
     }
 
-    /// For the decision.
     pub(crate) fn start_up(&self) -> Option<StartUp> {
         // Without knowing which files came with the code, no rollback is possible.
         let begun = self.memory.begun.as_ref().filter(|_| self.memory.shipped.is_some())?;

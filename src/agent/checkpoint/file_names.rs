@@ -1,19 +1,19 @@
-//! What a file's name tells: the parts of a checkpoint folder, logs, and names that are not final.
+//! Reads file names: the parts of a checkpoint folder, logs, and names that are not final.
 //!
 //! ```text
 //!   checkpoint-100/  step-200.ckpt   a numbered part: one checkpoint, judged by itself
 //!   model.pt  optimizer.pt  latest   the common part: kept together, or not at all
 //!   train.log  events.out.tfevents   a log: delays no checkpoint
 //! ```
-//! A folder with a number is a part, unless checkpoints are made inside it (`version_0/checkpoints/...`).
-//! Then it is a place. A file with a number is a part once it has a sibling: before, `step-5.pt` and
-//! `resnet50.pt` look alike. Not here: time, and when a part is complete (that is [`super::units`]).
+//! A folder with a number is a part, unless checkpoints are made inside it
+//! (`version_0/checkpoints/...`). Then it is a place. A file with a number is a part once it has a
+//! sibling: before, `step-5.pt` and `resnet50.pt` look alike. Not here: time, and when a part is
+//! complete (that is [`super::units`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::job::{CheckpointLink, is_log_name, link_depth};
 
-/// The numbers in a name, in order.
 pub(crate) type Numbers = Vec<u64>;
 
 /// Numbers beside these words count pieces of one checkpoint, not checkpoints.
@@ -29,7 +29,7 @@ pub(crate) enum Part {
     Numbered { parent: String, numbers: Numbers },
 }
 
-/// What watching the folder has shown about it.
+/// Facts learned by watching the folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Places {
     /// Numbered folders that are not checkpoints: checkpoints are made in them, or their files
@@ -38,11 +38,10 @@ pub(crate) struct Places {
     /// Folder names with `#` for numbers that get several checkpoints: each start of Lightning
     /// makes one (`version_1`).
     pub kinds: BTreeSet<String>,
-    /// File names with `#` for numbers of which older members were rewritten.
+    /// File names with `#` for numbers whose older members were rewritten.
     pub files: BTreeSet<String>,
 }
 
-/// The part of each file.
 pub(crate) struct Partition<'a> {
     places: &'a Places,
     /// For each folder: the numbers of file kinds that occur with at least two numbers.
@@ -50,7 +49,7 @@ pub(crate) struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    /// `paths`: the present files, and those of a moment ago.
+    /// `paths`: the present and the previous files.
     pub(crate) fn new<'p>(paths: impl Iterator<Item = &'p str>, places: &'a Places) -> Self {
         let mut members: HashMap<(&str, String), HashSet<Numbers>> = HashMap::new();
         for path in paths.filter(|path| !is_log(path)) {
@@ -112,7 +111,6 @@ impl Places {
     }
 }
 
-/// The folder and the name.
 pub(crate) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }

@@ -53,7 +53,6 @@ pub(crate) fn latest(picture: &Picture) -> HashMap<String, Numbers> {
     latest
 }
 
-/// The numbers inside each numbered folder, by kind.
 pub(crate) fn inside_parts(picture: &Picture, partition: &Partition<'_>) -> HashMap<Part, HashMap<String, HashSet<Numbers>>> {
     let mut inside: HashMap<Part, HashMap<String, HashSet<Numbers>>> = HashMap::new();
     for file in picture.iter() {

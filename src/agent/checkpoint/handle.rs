@@ -1,13 +1,14 @@
-//! Checkpoints: watches the folder, uploads complete ones, and answers when the drain asks for a save.
+//! Checkpoints: watches the folder, uploads complete ones, and answers when the drain asks for a
+//! save.
 //!
 //! ```text
 //!   look (1 s) ──> FolderWatch ──complete──> Try (files, then manifest) ──> Checkpoint event
-//!                      ^                        │ torn: the folder changed; wait for quiet, then the next number
+//!                      ^                        │ torn: wait for quiet, then the next number
 //!   ask ─ signal ─ save ┘<──────────────────────┘
 //! ```
-//! On the interval, it uploads what is complete. On a save, it uploads what was written after the request,
-//! until the deadline. It looks at the folder during an upload too, so a torn try ends at once. Not here:
-//! when to save (`policy`), or the signal (the agent's loop).
+//! On the interval, it uploads what is complete. On a save, it uploads what was written after the
+//! request, until the deadline. It looks at the folder during an upload too, so a torn try ends at
+//! once. Not here: when to save (`policy`), or the signal (the agent's loop).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -53,7 +54,6 @@ pub struct Ask {
     pub(crate) as_is: bool,
 }
 
-/// The result of a save.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Saved {
     /// A manifest is written, with the files saved after the request. With [`Checkpoints::as_is`]:
@@ -87,7 +87,6 @@ pub(crate) struct Shared {
     pub held: AtomicBool,
 }
 
-/// A reason why a save is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trouble {
     /// The folder cannot be read.
@@ -102,7 +101,6 @@ pub(crate) enum Trouble {
     Unfit,
 }
 
-/// How the processes of the workload ended.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ends {
     /// The last one, if none runs.
@@ -120,7 +118,6 @@ pub(crate) struct Kept {
     pub files: Vec<(String, FileStamp)>,
     pub contents: Arc<Contents>,
     pub last: Option<CheckpointSummary>,
-    /// Complete checkpoints written by this attempt.
     pub count: u32,
     /// Whether the workload marks its checkpoints. `None` until its first one.
     #[serde(default)]
@@ -188,7 +185,6 @@ impl Checkpoints {
         matches!(outbox.files.read(&outbox.state.join(KEPT)), Ok(Some(_)))
     }
 
-    /// The workload was started (again).
     pub fn workload_started(&self, workload: Option<Arc<dyn Workload>>) {
         *self.shared.writer.lock().expect("nobody panics while holding it: it is only set and cloned") = workload;
         let mut ends = self.shared.ends();
@@ -260,7 +256,6 @@ impl Checkpoints {
         }
     }
 
-    /// The newest complete checkpoint, also a restored one.
     pub fn last(&self) -> Option<CheckpointSummary> {
         self.shared.kept().last.clone()
     }
@@ -280,7 +275,6 @@ impl Checkpoints {
         losses
     }
 
-    /// Complete checkpoints written by this attempt.
     pub fn count(&self) -> u32 {
         self.shared.kept().count
     }
@@ -385,14 +379,13 @@ impl Kept {
         self.secs_p95 = None;
     }
 
-    /// Records a complete checkpoint.
     pub(crate) fn holds(&mut self, picture: &Picture) {
         self.written = self.written.saturating_add(self.beyond(picture));
         self.contents.retain(picture);
         self.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
     }
 
-    /// Bytes that the newest checkpoint does not hold, without logs.
+    /// Bytes of files that the newest checkpoint lacks, logs excluded.
     fn beyond(&self, picture: &Picture) -> u64 {
         let before: HashMap<&str, FileStamp> = self.files.iter().map(|(path, stamp)| (path.as_str(), *stamp)).collect();
         without_logs(picture).filter(|file| before.get(file.path.as_str()) != Some(&file.stamp)).map(|file| file.stamp.bytes).sum()

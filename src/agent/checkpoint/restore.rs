@@ -1,8 +1,9 @@
 //! Restores the newest complete checkpoint into the folder, before the workload starts.
 //!
-//! Every file is checked against its SHA-256 before any is moved into place. A damaged checkpoint is
-//! skipped with an event, and the next older one is taken. If the store does not answer, the attempt waits:
-//! it must not start from nothing. On a kept disk, newer files on the disk win over the checkpoint.
+//! Every file is checked against its SHA-256 before any is moved into place. A damaged checkpoint
+//! is skipped with an event, and the next older one is taken. If the store does not answer, the
+//! attempt waits: a start from zero would lose work. On a kept disk, newer files on the disk win
+//! over the checkpoint.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -37,12 +38,11 @@ const UPLOAD_SECS_MAX: f64 = 24.0 * 3600.0;
 pub enum RestoreError {
     #[error("cannot write the checkpoint folder")]
     Disk(#[source] io::Error),
-    /// Starting from nothing is not what the user asked and pays for.
+    /// The user asked to continue, and a start from zero costs money.
     #[error("the job goes on from `{0}`, whose checkpoints were discarded")]
     Discarded(JobId),
 }
 
-/// Why one checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Damaged {
     #[error("it says `{0}`, which leads out of the checkpoint folder")]
@@ -57,7 +57,6 @@ enum Damaged {
     Manifest(#[source] JobDirError),
 }
 
-/// Why a try to restore one checkpoint stopped.
 enum Stop {
     Damaged(Damaged),
     Store(StoreError),
@@ -132,7 +131,7 @@ pub(crate) fn scratch(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.lamp-restore"))
 }
 
-/// What the workload starts from.
+/// The state that the workload starts from.
 pub(crate) enum Found {
     Restored(Manifest),
     /// This file on the disk is newer than the checkpoint. No file was changed.
@@ -305,7 +304,7 @@ async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Ar
     }
 }
 
-/// Marks the restored files as kept, so that they do not count as a change and are not uploaded
+/// Marks the restored files as kept, so that they are neither a change nor uploaded
 /// again. Another job's files are uploaded with the first checkpoint, which must not depend on that
 /// job.
 pub(crate) fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool, before: Kept) {

@@ -1,7 +1,7 @@
 //! Resets the checkpoint folder to an older checkpoint.
 //!
-//! A script resumes from the highest number that it finds, so newer files must go. They are in the job
-//! directory, or were never complete. Not here: whether to go back
+//! A script resumes from the highest number that it finds, so newer files must go. They are in the
+//! job directory, or were never complete. Not here: whether to go back
 //! (`policy::lifecycle::checkpoint_rollback`), or the check of downloads (`checkpoint::restore`).
 
 use std::collections::BTreeSet;
@@ -70,7 +70,6 @@ async fn own_manifest(outbox: &Outbox, begun: &CheckpointSummary, fetching: &Fet
     None
 }
 
-/// Which checkpoint is wanted.
 #[derive(Clone)]
 pub(crate) enum Target<'a> {
     /// The newest.

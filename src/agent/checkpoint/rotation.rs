@@ -1,4 +1,5 @@
-//! How a file, a set of files or the whole folder changes: last change, first change, at rest or not.
+//! How a file, a set of files or the whole folder changes: last change, first change, at rest or
+//! not.
 //!
 //! Not here: what a rest means (that is [`super::completeness`]).
 
@@ -11,7 +12,6 @@ pub(crate) const QUIET: Duration = Duration::from_secs(2);
 /// When something began, and the step reported by then.
 pub(crate) type Begun = (Duration, Option<f64>);
 
-/// How something changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Motion {
     /// The last change, and the first since it rested.

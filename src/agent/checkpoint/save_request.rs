@@ -1,7 +1,8 @@
 //! The newest save request to the workload: one at a time.
 //!
-//! A signal handler that runs twice at once would write into the same file. So the agent sends no second
-//! request during a save: the first result counts for both. Not here: the signal, the upload.
+//! A signal handler that runs twice at once would write into the same file. So the agent sends no
+//! second request during a save: the first result counts for both. Not here: the signal, the
+//! upload.
 
 use tokio::sync::watch;
 

@@ -1,11 +1,11 @@
 //! Files that a killed process may have left incomplete, and how long they are doubted.
 //!
 //! ```text
-//!   killed while writing ──> files not complete then ──rewritten, deleted, marked, or as much written since──> trusted
+//!   killed while writing ──> doubted ──rewritten, deleted, marked, or as much written──> trusted
 //! ```
-//! A restarted process may leave the folder alone for minutes, so a rest proves nothing about the old
-//! files. Their checksums would match, so an incomplete checkpoint would stay the newest for ever.
-//! Not here: what is complete (that is [`super::completeness`]).
+//! A restarted process may leave the folder alone for minutes, so a rest proves nothing about the
+//! old files. Their checksums would match, so an incomplete checkpoint would stay the newest for
+//! ever. Not here: what is complete (that is [`super::completeness`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,6 @@ pub(crate) struct Doubt {
     pub ended: Option<Duration>,
     /// Files that may be incomplete, with the least that the next save writes in their place.
     files: BTreeMap<String, (FileStamp, u64)>,
-    /// Bytes written since.
     written: u64,
     /// The complete files beside them.
     whole: Option<Ripe>,
@@ -53,7 +52,6 @@ impl Doubt {
         self.files.iter().map(|(path, (stamp, bytes))| (path.clone(), *stamp, *bytes)).collect()
     }
 
-    /// Whether anything was written since.
     pub(crate) fn was_written_beside(&self) -> bool {
         self.written > 0
     }
@@ -119,7 +117,6 @@ mod tests {
         watch
     }
 
-    /// The signs from then on.
     const AFTER: Signs = Signs {
         killed: Some(Duration::from_secs(101)),
         marks: 0,
@@ -239,7 +236,6 @@ mod tests {
         assert!(!again.is_in_doubt());
     }
 
-    /// A reboot: the process ended unseen.
     #[test]
     fn what_an_agent_finds_of_a_process_that_is_gone_may_be_half_unless_it_was_replaced_whole() {
         let kept = tree(&[("model.pt", 8, 1)]);

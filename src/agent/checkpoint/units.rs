@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   no file of it is open for writing, and
-//!     it has every name that the previous checkpoint had           -> complete at once, or after 2 s if open files are unknown
-//!     it is the first of its kind: training went on, or 10 s       -> complete
-//!     it lacks a name: the next was begun, or 30 s                 -> complete
-//!   its writer was killed before that                              -> never by waiting
+//!     it has every name of the checkpoint before it          -> complete (*)
+//!     it is the first of its kind: training went on, or 10 s -> complete
+//!     it lacks a name: the next was begun, or 30 s           -> complete
+//!   its writer was killed before that                        -> never by waiting
+//!   (*) at once, or after 2 s if open files are unknown
 //! ```
-//! Scripts pause inside a save: the optimizer may follow seconds after the weights. So a rest proves
-//! little, and a comparison with the previous save proves much. Not here: marks (that is
+//! Scripts pause inside a save: the optimizer may follow seconds after the weights. So a rest
+//! proves little, and a comparison with the previous save proves much. Not here: marks (that is
 //! [`super::declared`]), the file system.
 
 use std::cell::LazyCell;
@@ -38,7 +39,6 @@ const GONE_FOR: Duration = Duration::from_secs(30);
 /// late.
 const STEP_AFTER: Duration = Duration::from_millis(1500);
 
-/// What else is known when the folder is looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside<'a> {
     /// The files that the workload has open for writing. `None`: unknown.
@@ -47,7 +47,6 @@ pub(crate) struct Beside<'a> {
     pub step: Option<f64>,
     /// The step at the previous look: a save that began since then holds it.
     pub earlier: Option<f64>,
-    /// Which start of the workload this is.
     pub life: u64,
 }
 
@@ -82,7 +81,7 @@ struct Unit {
     /// still being written when the next save of this part began.
     ended_by: Option<(Part, Duration)>,
     is_apart: bool,
-    /// What the previous save wrote, if the same names are written again.
+    /// The names that the previous save wrote, if the same names are written again.
     expected: Option<Held>,
     there: bool,
     open: bool,
@@ -92,7 +91,6 @@ struct Unit {
     is_leaving: bool,
     /// Its last change replaced its only file by rename.
     is_replaced: bool,
-    /// The start of the workload that wrote it.
     life: u64,
     /// The step shortly after its last change, and whether a newer one was reported since.
     step_then: Option<f64>,
@@ -101,13 +99,12 @@ struct Unit {
 
 #[derive(Debug, Default)]
 struct Growing {
-    /// What began since it began to grow, each once, and how often one of these began again.
+    /// The saves since it began to grow, each once, and how often one of these began again.
     begun: BTreeSet<String>,
     rounds: u32,
     is_log: bool,
 }
 
-/// The complete files of a folder.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub files: Vec<TreeFile>,
@@ -172,7 +169,7 @@ impl Units {
         }
     }
 
-    /// Finds numbered folders that are not checkpoints, and files that are not a series, from the
+    /// Finds numbered folders without checkpoints, and numbered files without a series, from the
     /// changes.
     fn find_places(&mut self, (before, after): (&Picture, &Picture), was: &HashMap<&str, FileStamp>, looked: Duration) {
         let places = self.places.clone();
@@ -576,7 +573,6 @@ impl Units {
     }
 }
 
-/// Whether the workload has ended, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     No,
@@ -630,7 +626,6 @@ mod tests {
             script
         }
 
-        /// Writes a file in place.
         fn write(&mut self, path: &str) {
             self.clock += 1;
             let inode = self.files.get(path).map_or(self.clock.unsigned_abs(), |(_, inode, _)| *inode);
@@ -670,7 +665,7 @@ mod tests {
             }
         }
 
-        /// What is complete now and not kept yet; keeps it.
+        /// Returns and keeps the complete files.
         fn kept(&mut self) -> Vec<String> {
             let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else { return Vec::new() };
             self.watch.keep(Arc::clone(&ripe.picture));

@@ -1,8 +1,9 @@
 //! One try to upload a picture of the checkpoint folder: files first, manifest last.
 //!
-//! A file counts only if it is the same before and after it was read. Files that belong together count only
-//! if all are the same before and after the try. Otherwise the try is torn: its number is used up and no
-//! manifest is written. Files that were read completely are remembered and not sent again.
+//! A file counts only if it is the same before and after it was read. Files that belong together
+//! count only if all are the same before and after the try. Otherwise the try is torn: its number
+//! is used up and no manifest is written. Files that were read completely are remembered and not
+//! sent again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -62,7 +63,6 @@ pub(crate) struct Folder {
 /// A look that all its waiters drive.
 type Shares = Shared<BoxFuture<'static, ()>>;
 
-/// How a look began.
 enum Begun {
     /// It is already over.
     Over(io::Result<Tree>),
@@ -72,7 +72,6 @@ enum Begun {
     Before(Shares),
 }
 
-/// What was seen.
 pub(crate) struct Look {
     pub picture: Picture,
     /// Entries that can never be part of a checkpoint.
@@ -149,7 +148,6 @@ pub(crate) struct Identity {
     modified_nanos: i64,
 }
 
-/// Where the content of a file is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Stored {
     key: String,
@@ -174,7 +172,6 @@ pub(crate) enum Torn {
     /// An earlier agent sent it but had no disk space to note it.
     #[error("the job directory holds all of it already, in a newer checkpoint")]
     Known,
-    /// None of its files can ever be sent.
     #[error("no file of it can be sent")]
     Unfit(LeftOut),
 }
@@ -182,7 +179,6 @@ pub(crate) enum Torn {
 /// The files that no try can send, each with the reason.
 pub(crate) type LeftOut = BTreeMap<String, String>;
 
-/// The result of one try.
 pub(crate) struct Sent {
     pub manifest: Manifest,
     pub left_out: LeftOut,
@@ -212,7 +208,6 @@ pub(crate) struct Try {
     pub unfit: Mutex<HashMap<Identity, String>>,
 }
 
-/// Why files cannot be held.
 enum Hold {
     /// This one changed meanwhile.
     Torn(String),
@@ -295,14 +290,12 @@ impl Try {
         checkpoint_step(self.picture.iter().map(|file| file.path.as_str()), &texts)
     }
 
-    /// The files to send: each content once, however many names it has.
     fn new_files(&self) -> Vec<&TreeFile> {
         let mut known = HashSet::new();
         let is_new = |file: &&TreeFile| !is_link(file) && !self.contents.has(file.stamp) && known.insert(Identity::of(file.stamp));
         self.picture.iter().filter(is_new).collect()
     }
 
-    /// Holds the files to send in their present state.
     async fn hold(&self) -> Result<HashMap<Identity, StagedFile>, Hold> {
         let files = self.new_files();
         let wanted = |file: &&TreeFile| StageFile { path: self.folder.path.join(&file.path), bytes: file.stamp.bytes, is_log: is_log(&file.path) };
@@ -420,7 +413,6 @@ impl Try {
     }
 }
 
-/// Whether a checkpoint holds all of these files unchanged.
 fn holds_all(before: &Manifest, files: &[CheckpointFile]) -> bool {
     files.iter().all(|file| before.files.iter().any(|kept| (&kept.path, &kept.sha256) == (&file.path, &file.sha256)))
 }

@@ -61,19 +61,16 @@ pub(crate) struct Worker {
     /// there that this machine does not know.
     next: Option<CheckpointNo>,
     unknown: Option<Arc<Manifest>>,
-    /// No upload before this time, unless it is asked for.
+    /// The earliest time of the next upload that was not requested.
     not_before: Duration,
     torn: u32,
-    /// Messages that people have received.
     said: Vec<String>,
     look_after: Duration,
     /// Since when the folder cannot be read, and why.
     blind: Option<(Duration, String)>,
-    /// The links of the newest look.
     links: Vec<CheckpointLink>,
 }
 
-/// How an upload ended.
 enum Ended {
     Done(Sent),
     Torn(Torn),
@@ -275,7 +272,7 @@ impl Worker {
         ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| self.watch.seen().is_some_and(|seen| has_news(seen, before)))
     }
 
-    /// Answers a save that has nothing to upload, once there is nothing to wait for.
+    /// Answers a save that needs neither an upload nor more waiting.
     fn answer(&mut self, now: Duration) {
         let Some(save) = &self.pending else { return };
         if let Some((since, why)) = &self.blind {
@@ -499,7 +496,6 @@ impl Worker {
         self.tell(Trouble::Torn, None);
     }
 
-    /// Records a written manifest.
     fn keep(&mut self, manifest: Manifest, picture: Picture, cost: f64) -> CheckpointSummary {
         let summary = manifest.summary();
         self.watch.keep(Arc::clone(&picture));

@@ -9,7 +9,6 @@ use super::completeness::Picture;
 use super::folder_diff::{saves_again, stamps};
 use crate::job::ExitStatus;
 
-/// The newest signs of the workload, beside the folder.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Signs {
     /// Explicit marks so far, and the step at the newest.
@@ -19,7 +18,8 @@ pub(crate) struct Signs {
     pub step: Option<f64>,
     /// The newest step from any source, also from what it prints.
     pub any_step: Option<f64>,
-    /// Its steps are known only from its output: the progress file is empty, so the job makes no marks.
+    /// Its steps are known only from its output: the progress file is empty, so the job makes no
+    /// marks.
     pub prints_steps: bool,
     /// Which start of the workload this is, as far as this agent has seen.
     pub life: u64,
@@ -47,9 +47,7 @@ pub(crate) struct Before {
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
     pub marks: Option<bool>,
-    /// The files when a step was first reported.
     told_at: Option<Picture>,
-    /// Something was written since.
     has_moved: bool,
 }
 

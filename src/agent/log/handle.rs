@@ -1,13 +1,14 @@
-//! Ships the workload's output: reads the segments that the holder writes, and removes shipped ones.
+//! Ships the workload's output: reads the segments that the holder writes, and removes shipped
+//! ones.
 //!
 //! ```text
-//!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB or some seconds) ──> attempts/<n>/log/<piece>.zst
-//!          └ removed once shipped, so that the holder has space         └ the frames in order are the log
+//!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB) ──> .../log/<piece>.zst
+//!          └ removed once shipped, to free space          └ the frames in order are the log
 //! ```
-//! The range of a piece is recorded before it is sent. After a crash or a lost reply, the same bytes go
-//! under the same number. Beyond `bytes_max`, the start is kept and the middle is skipped. The last 4 MiB
-//! come at the end, after a line that says how much is missing. While the store is down, the holder's limit
-//! applies. Shipping never delays the workload.
+//! The range of a piece is recorded before it is sent. After a crash or a lost reply, the same
+//! bytes go under the same number. Beyond `bytes_max`, the start is kept and the middle is skipped.
+//! The last 4 MiB come at the end, after a line that says how much is missing. While the store is
+//! down, the holder's limit applies. Shipping never delays the workload.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +35,6 @@ const STARTS: &str = "log.starts.json";
 pub struct LogSettings {
     /// Raw bytes shipped per attempt. Beyond it, the start and the last 4 MiB are kept.
     pub bytes_max: u64,
-    /// `watch.log_pattern`.
     pub pattern: Option<String>,
     /// A line of the log that means: done.
     pub done_line: Option<String>,
@@ -78,7 +78,6 @@ pub(crate) struct Shared {
     pub wake_shipper: Notify,
     pub wake_scan: Notify,
     pub pace: Pace,
-    /// The bytes at the last look.
     printed: AtomicU64,
     /// A caller waits for the end.
     pub finishing: AtomicBool,
@@ -144,14 +143,13 @@ impl LogShip {
     }
 
     /// Called at each tick with the printed bytes so far. New output wakes the tasks at once, so
-    /// they need no timer, and they do not list the folder of a silent workload.
+    /// a timer is not needed. The folder of a silent workload is not listed.
     pub fn look(&self, printed: u64) {
         if self.shared.printed.swap(printed, Ordering::Relaxed) != printed {
             self.shared.wake();
         }
     }
 
-    /// The start has ended and its holder has written everything.
     pub fn ended(&self, start: u32) {
         let mut follows = self.shared.lock_follows();
         Arc::make_mut(&mut follows).iter_mut().filter(|follow| follow.start == start).for_each(|follow| follow.ended = true);
@@ -212,7 +210,6 @@ pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:08}.log")
 }
 
-/// The present segments with their sizes, in order.
 pub(crate) fn segments(outbox: &Outbox, dir: &Path) -> Vec<(u64, u64)> {
     let listed = outbox.files.list(dir).inspect_err(|error| tracing::warn!("cannot list {}: {error}", dir.display())).unwrap_or_default();
     let mut found: Vec<(u64, u64)> =

@@ -2,14 +2,13 @@
 //!
 //! ```text
 //!   holder: bytes of this start, at once ──────────────┐
-//!                                                      ├──> total: grows when the workload prints, once for each byte
+//!                                                      ├──> total: counts each byte once
 //!   log scan: bytes of every start, a second later, ───┘
 //!             and none on a full disk
 //! ```
-//! The two counts differ: the scan of a restarted agent also reads the output of earlier starts. Comparing
-//! the two sums would hide new lines behind old ones. Not here: the printed text.
+//! The two counts differ: the scan of a restarted agent also reads the output of earlier starts.
+//! Comparing the two sums would hide new lines behind old ones. Not here: the printed text.
 
-/// The bytes counted so far.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     printed: u64,
@@ -25,7 +24,6 @@ impl Output {
         self.printed = 0;
     }
 
-    /// Takes both counts and returns the total bytes.
     pub(crate) fn count(&mut self, printed: u64, logged: u64) -> u64 {
         let (new, read) = (printed.saturating_sub(self.printed), logged.saturating_sub(self.logged));
         (self.printed, self.logged) = (self.printed.max(printed), self.logged.max(logged));

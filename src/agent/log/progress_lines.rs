@@ -1,19 +1,17 @@
 //! Reads progress from a line of the log: bars of tqdm, rich, Keras and Ultralytics, `epoch 3/10`,
 //! `step 120`, the lines of Hugging Face's Trainer.
 //!
-//! Only numbers in these programs' places count. A line with another possible meaning is ignored. Not here:
-//! the total over lines ([`super::progress_steps`]).
+//! Only numbers in these programs' places count. A line with another possible meaning is ignored.
+//! Not here: the total over lines ([`super::progress_steps`]).
 
 use regex_lite::Regex;
 
-/// A count, and its total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Count {
     pub at: f64,
     pub of: Option<f64>,
 }
 
-/// The content of one line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Line {
     pub epoch: Option<Count>,
@@ -22,7 +20,7 @@ pub(crate) struct Line {
     /// The letters before the count: they identify the counter.
     pub name: String,
     pub is_bar: bool,
-    /// The line in which Hugging Face's Trainer prints its loss: its bar covers the whole training.
+    /// The line with the loss of Hugging Face's Trainer: its bar covers the whole training.
     pub is_trainer: bool,
     pub loss: Option<f64>,
 }
@@ -138,7 +136,6 @@ fn bar(line: &str) -> Option<(&str, &str)> {
     Some((&line[..begin], &line[begin + end + 1..]))
 }
 
-/// Removes colours and other escape sequences.
 fn without_escapes(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut letters = line.chars();

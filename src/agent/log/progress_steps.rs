@@ -5,8 +5,8 @@
 //!   one bar, or `step 120`         ──> its count; after a restart from zero it continues
 //!   a second bar                   ──> a sign of activity, until the first is full
 //! ```
-//! A total is given only if it was shown: a bar may restart, and its total is then not the end of the work.
-//! Not here: a file, or a clock.
+//! A total is given only if it was shown: a bar may restart, and its total is then not the end of
+//! the work. Not here: a file, or a clock.
 
 use super::progress_lines::{Count, Line};
 
@@ -15,7 +15,6 @@ const TOTAL_MIN: f64 = 20.0;
 /// The most counters that are told apart. A script with more creates new names all the time.
 const COUNTERS_MAX: usize = 16;
 
-/// The progress, as printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stand {
     pub step: f64,
@@ -42,7 +41,6 @@ struct Counter {
     at: f64,
     /// Its count before it restarted.
     base: f64,
-    /// How often it grew.
     grew: u32,
     /// The epoch at its last count, whether it restarts with each epoch, and whether it continued
     /// over one.
@@ -52,7 +50,6 @@ struct Counter {
 }
 
 impl Steps {
-    /// `None`: nothing new.
     pub(crate) fn take(&mut self, line: &Line) -> Option<Stand> {
         if let Some(epoch) = line.epoch {
             self.from_zero |= epoch.at == 0.0;
@@ -153,7 +150,6 @@ mod tests {
     use super::*;
     use crate::agent::log::progress_lines::Reader;
 
-    /// All that was shown, in order.
     fn shown(lines: &[&str]) -> Vec<(f64, Option<f64>)> {
         let (reader, mut steps) = (Reader::new(), Steps::default());
         lines.iter().filter_map(|line| steps.take(&reader.read(line)?)).map(|stand| (stand.step, stand.total)).collect()

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> Board: steps, marks, signs
-//!                                    └ marks count once their time is known: they cover files written by then
+//!                                    └ marks count once their time is known
 //! ```
-//! Not here: the sum of the signs ([`crate::agent::activity_board`]), or which files a mark covers (the
-//! module `checkpoint::declared`).
+//! Not here: the sum of the signs ([`crate::agent::activity_board`]), or which files a mark covers
+//! (the module `checkpoint::declared`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -57,7 +57,6 @@ struct Tail {
     /// read it.
     old: Option<u64>,
     complained: bool,
-    /// A lost value of a line was reported.
     named_lost: bool,
 }
 

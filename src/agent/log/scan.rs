@@ -1,7 +1,7 @@
 //! Scans the workload's output for signs of activity: its size, matching lines, the "done" line.
 //!
-//! Never waits for the store: a store that is down must not make a job look stalled. The work is bounded by
-//! bytes and by lines a second. Output beyond that is counted but not matched.
+//! Never waits for the store: a store that is down must not make a job look stalled. The work is
+//! bounded by bytes and by lines a second. Output beyond that is counted but not matched.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,6 @@ use crate::agent::wake::to_next;
 /// one is for output that the holder could not count.
 pub(crate) const LOOK: Duration = Duration::from_secs(4);
 
-/// Bytes read in one look.
 const LOOK_BYTES_MAX: u64 = 16 << 20;
 
 /// The wait after a look that did not reach the end. With it the scan reads 32 MB a second: thirty
@@ -72,7 +71,6 @@ impl LineScan {
         LineScan { pattern, done_line, shown, is_work: true, line: Vec::new(), lines_left: LINES_MAX }
     }
 
-    /// Whether each line must be read.
     fn wants_all(&self) -> bool {
         self.pattern.is_some() || self.done_line.is_some()
     }
@@ -132,7 +130,6 @@ impl LineScan {
     }
 }
 
-/// The position of the scan in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub start: u32,
@@ -151,7 +148,6 @@ struct Scan {
     timed: bool,
 }
 
-/// Runs as long as the agent.
 pub(crate) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
     let mut scan = Scan { shared, board, lines, place: Place::default(), budget: 0, timed: false };
     loop {
@@ -218,7 +214,7 @@ impl Scan {
         self.budget = self.budget.saturating_sub(bytes.len() as u64);
         self.board.logged(bytes.len() as u64);
         let Scan { lines, board, shared, timed, .. } = self;
-        // Of several new bar states, only the newest has its time.
+        // With several new bar states, only the newest has its time.
         let mut shown = None;
         lines.feed(&bytes, |said| match said {
             Said::Shown(..) => shown = Some(said),

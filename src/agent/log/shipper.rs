@@ -21,7 +21,7 @@ use crate::jobdir::layout;
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
 /// The time between two pieces that are not full: a little less than two ticks of the loop, which
-/// wake the shipper. Output after a silence is shipped at once. Of continuous output, `lamp logs
+/// wake the shipper. Output after a silence is shipped at once. With continuous output, `lamp logs
 /// -f` is this much behind. Each piece is a synced file in a synced folder. One a second was a
 /// third of the agent's cost beside a workload that prints a line a second.
 const PIECE_APART: Duration = Duration::from_millis(1900);
@@ -79,14 +79,12 @@ pub(crate) struct Shipper {
     packer: Packer,
     /// The length of the state file.
     state_bytes: Option<usize>,
-    /// When the newest piece was sent.
     shipped_at: Option<Duration>,
     /// The holder's count when the newest piece reached the end and was not full. `None`: there is
     /// more to send.
     rests_at: Option<u64>,
 }
 
-/// The next step.
 enum Step {
     /// `last`: nothing is known after it.
     Ship { piece: Piece, bytes: Vec<u8>, last: bool },
@@ -240,7 +238,6 @@ impl Shipper {
         there.first().filter(|(number, _)| *number == self.state.segment).map_or(0, |(_, bytes)| self.state.offset.min(*bytes))
     }
 
-    /// The next piece of the present segment.
     fn cut(&mut self, dir: &Path, newest: bool, bytes: u64, unread: u64, finishing: bool) -> Step {
         let now = self.shared.outbox.clock.mono();
         let since = self.shipped_at.map_or(self.apart, |at| now.saturating_sub(at));
@@ -285,7 +282,6 @@ impl Shipper {
         format!("\n[lamp: {} bytes of output were left out here]\n", self.state.left_out)
     }
 
-    /// The label of the present start.
     fn label(&self) -> String {
         let said = self.shared.follows().iter().find(|follow| follow.start == self.state.start).and_then(|follow| follow.label.clone());
         said.unwrap_or_else(|| format!("start {} of the workload", self.state.start))

@@ -1,7 +1,7 @@
 //! Compresses repeated batches with one zstd context.
 //!
-//! A new context queries the processor, which is slow on a virtual machine, and takes some hundred kilobytes.
-//! For a few log lines that cost more than the compression.
+//! A new context queries the processor, which is slow on a virtual machine, and takes some hundred
+//! kilobytes. For a few log lines that cost more than the compression.
 
 use std::io;
 

@@ -1,9 +1,9 @@
 //! The heartbeat: `status.json`, overwritten regularly and at each change, while the loop runs.
 //!
-//! At every tick the loop asks whether a status is wanted, and hands one in if so. Only new ones are written.
-//! So an agent with a hung loop stops its heartbeats and loses its lease, although this task still runs. A
-//! slow store never queues more than the newest status. Where reads cost money, change markers
-//! (`jobdir::change_markers`) tell the controller what to read.
+//! At every tick the loop asks whether a status is wanted, and hands one in if so. Only new ones
+//! are written. So an agent with a hung loop stops its heartbeats and loses its lease, although
+//! this task still runs. A slow store never queues more than the newest status. Where reads cost
+//! money, change markers (`jobdir::change_markers`) tell the controller what to read.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -67,7 +67,6 @@ struct Inner {
 struct Newest {
     status: Option<Status>,
     handed_in_at: Option<Duration>,
-    /// Grows with every update.
     update: u64,
     /// The newest update has a change that users wait for.
     changed: bool,
@@ -91,7 +90,6 @@ pub struct Seen<'a> {
     pub notice: Option<&'a Notice>,
     pub starts: u32,
     pub held_until: Option<Timestamp>,
-    /// The number of messages.
     pub attention: usize,
     pub last_checkpoint: Option<CheckpointNo>,
 }
@@ -179,7 +177,6 @@ impl Inner {
     }
 }
 
-/// The sequence numbers of heartbeats, which only grow.
 struct Numbers {
     last: u64,
     set_aside: u64,
@@ -270,7 +267,6 @@ async fn date(inner: &Inner) {
     }
 }
 
-/// The last markers.
 #[derive(Default)]
 struct Told {
     /// The phase, the number of messages, and whether its measurements are lost.

@@ -1,10 +1,11 @@
 //! The events of an attempt: numbered, kept in a local file first and then sent in batches.
 //!
 //! ```text
-//!   record ──> events.jsonl (local) ──> [1 | 2 3 4 | 5 ...] ──> jobs/<job>/attempts/<n>/events/<first>.jsonl
+//!   record ──> events.jsonl (local) ──> [1 | 2 3 4 | 5 ...] ──> attempts/<n>/events/<first>.jsonl
 //! ```
-//! The local file keeps numbers and unsent events over a crash of the agent. The range of a batch is
-//! recorded before it is sent: after a crash or a lost reply, the same bytes go under the same key.
+//! The local file keeps numbers and unsent events over a crash of the agent. The range of a batch
+//! is recorded before it is sent: after a crash or a lost reply, the same bytes go under the same
+//! key.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -101,7 +102,6 @@ impl Journal {
         matches!(done, Some(Ok(_)))
     }
 
-    /// Events that are not yet in the store.
     pub fn unsent(&self) -> usize {
         self.inner.book().unsent.len()
     }

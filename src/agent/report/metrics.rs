@@ -3,13 +3,14 @@
 //! ```text
 //!   a row a second ──> the current minute ──> the newest full minute ──> ports::Meter, once
 //! ```
-//! The loop closes the minute, not a timer, so a hung loop falls silent. Then the alarm on the missing
-//! heartbeat fires as intended. A meter that fails or is slow loses minutes and delays nothing.
+//! The loop closes the minute, not a timer, so a hung loop falls silent. Then the alarm on the
+//! missing heartbeat fires as intended. A meter that fails or is slow loses minutes and delays
+//! nothing.
 //!
-//! A batch is sent within seconds of its minute or not at all, so it has no timestamp. The rule of
-//! PutMetricData: a data point without a `Timestamp` counts from its arrival. With one, it may be two weeks
-//! old or two hours ahead, and an alarm looks at that time. With a clock that is minutes off, the alarm would
-//! miss it. Not here: a verdict, a retry, a time of day.
+//! A batch is sent within seconds of its minute or dropped, so it needs no timestamp. The rule of
+//! PutMetricData: a data point without a `Timestamp` counts from its arrival. With one, it may be
+//! two weeks old or two hours ahead, and an alarm looks at that time. With a clock that is minutes
+//! off, the alarm would miss it. Not here: a verdict, a retry, a time of day.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,12 +102,10 @@ impl Metrics {
         Metrics { inner, _task }
     }
 
-    /// A row of measurements.
     pub fn add(&self, rates: &Rates, quiet_secs: Option<f64>) {
         self.inner.hand().minute.add(rates, quiet_secs);
     }
 
-    /// Whether the last minutes were lost.
     pub fn is_unheard(&self) -> bool {
         self.inner.unheard.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! Asks the metadata service once a second whether the cloud will interrupt the machine.
 //!
-//! A missing answer does not mean "no notice": the last good answer counts, with its time. Only one poll runs
-//! at a time, so a hung service blocks nothing else.
+//! After a missing answer, the last good answer counts, with its time. Only one
+//! poll runs at a time, so a hung service blocks nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct NoticeFacts {
-    /// The notices of the last good answer.
     pub notices: Vec<Notice>,
     /// When that answer came, by the monotonic clock. `None`: never yet.
     pub answered: Option<Duration>,

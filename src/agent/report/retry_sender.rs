@@ -1,10 +1,10 @@
 //! The common part of all senders: retries with backoff, for as long as the sender runs.
 //!
 //! ```text
-//!   facts ──> sender (bounded buffer, state in a local file) ──> try ──> wait 1 s, 2 s, ... 60 s ──> try ──> ...
+//!   facts ──> sender (bounded buffer, local state file) ──> try ──> wait 1 s, 2 s ... 60 s ──> try
 //! ```
-//! A store that is down is a normal state. Only the drain waits for a sender, with a deadline. Not here:
-//! what is sent (each sender knows its own), or a panic on a disk or store error.
+//! A store that is down is a normal state. Only the drain waits for a sender, with a deadline. Not
+//! here: what is sent (each sender knows its own), or a panic on a disk or store error.
 
 use std::error::Error;
 use std::future::Future;
@@ -137,7 +137,6 @@ impl Outbox {
 /// How fast a sender retries, and whether a caller waits for it.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// The number of waiting callers.
     hurried: AtomicU32,
     kick: Notify,
     /// Since when every try failed, by the monotonic clock.
@@ -160,7 +159,6 @@ impl Pace {
         self.hurried.load(Ordering::Relaxed) > 0
     }
 
-    /// A try succeeded.
     pub(crate) fn came(&self) {
         *self.failing.lock().expect("it is only read and set") = None;
     }

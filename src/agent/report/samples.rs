@@ -1,8 +1,9 @@
-//! Measurements for `lamp explain` and `lamp replay`: a row for each sample, a compressed batch a minute.
+//! Measurements for `lamp explain` and `lamp replay`: a row for each sample, a compressed batch a
+//! minute.
 //!
-//! Bounded: while the store is down, the oldest minutes are dropped first and counted, since the newest
-//! explain the end. A crash of the agent loses at most the current minute and waiting batches. Batch numbers
-//! are never used twice.
+//! Bounded: while the store is down, the oldest minutes are dropped first and counted, since the
+//! newest explain the end. A crash of the agent loses at most the current minute and waiting
+//! batches. Batch numbers are never used twice.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -48,7 +49,6 @@ struct Inner {
     queue: Mutex<Queue>,
     wake: Notify,
     pace: Pace,
-    /// Number of the newest batch in the store.
     sent: watch::Sender<u64>,
 }
 

@@ -1,10 +1,11 @@
-//! The agent tells the dead-man's switch of this machine: the deadline on disk, that the lease is held, and each 10 s that the agent is alive.
+//! Writes the files of this machine's dead-man's switch: the deadline on disk, and every 10 s that
+//! the agent runs.
 //!
 //! ```text
-//!   user data: 15 minutes ──> the lease is held: the machine's hard end ──> it is raised: the new one
+//!   user data: 15 minutes ──> lease is held: the machine's hard end ──> raised: the new one
 //! ```
-//! The switch (`systemd/lamp-deadman.service`) compares the files with the wall clock and knows nothing of us. It stands
-//! behind an agent that is gone, so nothing here may need it alive later. What must never live here: a power-off.
+//! The switch (`systemd/lamp-deadman.service`) compares the files with the wall clock and works
+//! without the agent. It must not depend on the agent later. Not here: a power-off.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -15,41 +16,44 @@ use jiff::{SignedDuration, Timestamp};
 use crate::agent::run_loop::Agent;
 use crate::ports::{Clock, Files};
 
-/// Without a hard end the deadline is this far ahead. Shorter, and a disk that takes no writes for so long ends useful work;
-/// longer, and a machine whose agent is gone for good, and that nobody sweeps, bills for so long (docs/decisions/0018).
+/// How far ahead the deadline is without a hard end. Shorter ends useful work if a disk accepts no
+/// writes for that long. Longer lets a machine without agent and sweeper bill for that long
+/// (docs/decisions/0018).
 const AHEAD: SignedDuration = SignedDuration::from_hours(24);
 
-/// How often the deadline is moved ahead: many times within [`AHEAD`].
+/// How often the deadline is moved: many times within [`AHEAD`].
 const RENEW: Duration = Duration::from_secs(10 * 60);
 
-/// After a failed write. A full disk may have room again soon; every second would fill the log.
+/// The wait after a failed write. A full disk may soon have space again; every second would fill
+/// the log.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The wall clock was set when it disagrees by more than this with the clock that never steps. The switch looks once a
-/// minute, and a second of drift between two renewals is ordinary.
+/// The wall clock counts as set if it differs by more than this from the monotonic clock. The
+/// switch looks once a minute, and a second of drift between two renewals is normal.
 const STEP: SignedDuration = SignedDuration::from_secs(30);
 
-/// How often the agent says that it is alive. Many times within the shortest lease (2 min), and twice between the two looks of the switch.
+/// How often the agent writes that it runs: many times within the shortest lease (2 min), and
+/// several times between two looks of the switch.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
-/// The name of the count of boots in the agent's state folder: `systemd/lamp-boot.service` writes it.
+/// The file with the count of boots in the agent's state folder. `systemd/lamp-boot.service` writes
+/// it.
 pub(crate) const BOOTS: &str = "boots";
 
-/// The files that the switch reads.
 #[derive(Clone, Debug)]
 pub struct SwitchFiles {
     /// On disk: when the machine must be off, seconds since 1970.
     pub deadline: PathBuf,
-    /// In memory, so that a full disk does not look like a silence: when the agent was alive, seconds since 1970, and how many
-    /// seconds its silence may last.
+    /// In memory, so that a full disk does not look like silence. It holds the last time the agent
+    /// ran, seconds since 1970, and how many seconds it may be silent.
     pub alive: PathBuf,
 }
 
-/// The agent's hand on the switch.
+/// The agent's side of the switch.
 pub struct Deadman {
     file: PathBuf,
     alive: PathBuf,
-    /// A machine may be silent for so long.
+    /// How long a machine may be silent.
     lease: Duration,
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
@@ -57,7 +61,7 @@ pub struct Deadman {
     said: Mutex<Option<Said>>,
 }
 
-/// A sign of life.
+/// The last write of the alive file.
 #[derive(Clone, Copy)]
 struct Said {
     mono: Duration,
@@ -69,7 +73,6 @@ struct Said {
 struct Told {
     mono: Duration,
     wall: Timestamp,
-    /// The time as the agent counts it.
     steady: Timestamp,
     hard_end: Option<Timestamp>,
     written: bool,
@@ -81,7 +84,8 @@ impl Deadman {
         Deadman { file, alive, lease, files, clock, told: Mutex::default(), said: Mutex::default() }
     }
 
-    /// At every tick: writes each 10 s that the agent is alive, and at once after the wall clock was set.
+    /// Called at every tick: writes every 10 s that the agent runs, and at once after the wall
+    /// clock was set.
     pub fn say_alive(&self) {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
         let mut said = self.said.lock().expect("it is only compared and set, which cannot panic");
@@ -98,8 +102,9 @@ impl Deadman {
         *said = Some(Said { mono, wall, written: done.is_ok() });
     }
 
-    /// At every tick: writes the deadline when it is another one. `steady` is the time as the agent counts it; the hard end
-    /// is as far away from that as the deadline is from the wall clock, whatever the wall clock was set to.
+    /// Called at every tick: writes the deadline when it changes. `steady` is the agent's own time.
+    /// The deadline is as far from the wall clock as the hard end is from `steady`, so a set wall
+    /// clock does no harm.
     pub fn renew(&self, hard_end: Option<Timestamp>, steady: Timestamp) {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
         let mut told = self.told.lock().expect("nobody panics while holding it: it is only compared and set");
@@ -125,7 +130,7 @@ fn is_due(told: &Told, now: &Told) -> bool {
         return passed >= AGAIN;
     }
     let lasted = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
-    // The wall clock was set, or the agent has learned what time it is.
+    // The wall clock was set, or the agent has corrected its time.
     let stepped = |before: Timestamp, after: Timestamp| (after.duration_since(before) - lasted).abs() > STEP;
     let is_moved = stepped(told.wall, now.wall) || stepped(told.steady, now.steady);
     is_moved || told.hard_end != now.hard_end || (now.hard_end.is_none() && passed >= RENEW)

@@ -1,10 +1,11 @@
-//! The ordered end of an attempt: save, end the workload, upload, write the outcome, put the machine out.
+//! The ordered end of an attempt: save, end the workload, upload, write the outcome, power off.
 //!
 //! ```text
-//!   ask to save -> SIGTERM -> grace -> SIGKILL of the tree -> outputs, log, samples, journal -> outcome -> (hold) -> power
+//!   ask to save -> SIGTERM -> grace -> SIGKILL of the tree
+//!     -> outputs, log, samples, journal -> outcome -> (hold) -> power off
 //! ```
-//! Every wait has a limit, so that no store and no workload can keep a machine billing. An interruption ends without an
-//! outcome: the cloud cuts the power, and if it does not, the work goes on.
+//! Every wait has a limit, so that a hung store or workload cannot keep a machine billing. An
+//! interruption ends without an outcome: the cloud stops the machine, or the work continues.
 
 use std::time::Duration;
 
@@ -27,37 +28,38 @@ use crate::market::{Span, elapsed};
 use crate::policy::{Afterwards, End, Stage, afterwards, limit_points};
 use crate::ports::{PowerError, PowerOff, Signal};
 
-/// What became of the drain.
 pub(crate) enum Drained {
     Over(Finish),
-    /// The cloud gave notice, did not take the machine, and the work should go on.
+    /// The cloud gave notice but did not interrupt the machine, so the work should continue.
     NoticeWasVoid,
 }
 
-/// How long uploads may take when nothing else limits them. A store that is down longer is reported as a loss: paying for
-/// an idle machine without end is the worse harm.
+/// The limit for uploads without any other limit. A longer store outage is reported as a loss: an
+/// idle machine that bills without end is worse.
 const UPLOAD_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// What tells how it ended gets at least this much, when the uploads before it took all of theirs: without it the controller
-/// takes the attempt for lost.
+/// The least time for the records of the end, after uploads used all of theirs. Without them the
+/// controller takes the attempt for lost.
 const OUTCOME_MIN: Duration = Duration::from_secs(60);
 
-/// How long after the announced time a machine that still runs is taken for spared. EC2 may be late by a minute or two.
+/// How long after the announced time a running machine counts as spared. EC2 may be a minute or two
+/// late.
 const NOTICE_VOID_AFTER: SignedDuration = SignedDuration::from_secs(180);
 
-/// Before a machine that is kept goes, its terminals are told, each of these times, the last first.
+/// A kept machine's terminals are told this long before it terminates, the last time first.
 const TOLD_BEFORE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10 * 60)];
 
-/// Why what was cut short is lost.
+/// The reason for a loss when time ran out.
 pub(crate) const TIME_WAS_UP: &str = "the time of the machine was up";
 
-/// At the end of a notice the senders get at least this much, even when saving took all of it.
+/// The least time for each sender at the end of a notice, even if saving used all of it.
 pub(crate) const FLUSH_MIN: Duration = Duration::from_secs(2);
 
 impl Agent {
     pub(crate) async fn drain(&mut self, end: End, reason: Reason) -> Drained {
         if let (Afterwards::Hold(time), Some(_)) = (end.then, self.memory.held) {
-            // An agent before this one has drained and died while the machine was kept for a look: the look goes on.
+            // An earlier agent has drained and crashed while the machine was held: continue to hold
+            // it.
             self.ended = self.workload.as_ref().and_then(|workload| workload.ended().now_or_never()).or(self.ended);
             self.hold(time).await;
             return self.finish(end, reason).await;
@@ -72,7 +74,8 @@ impl Agent {
             return self.wait_for_reclaim(at, reason).await;
         }
         let is_written = self.write_outcome(&end, losses, until).await;
-        // Whoever is at work there waits for nothing of a store that has been silent for so long: it has cost half an hour already.
+        // A user who inspects the machine need not wait for a silent store: that has cost half an
+        // hour already.
         let is_asked_for = matches!(afterwards(&self.attempt.resolved.spec.on, end.because), Afterwards::Hold(_));
         if let (Afterwards::Hold(time), true) = (end.then, is_written || is_asked_for) {
             self.hold(time).await;
@@ -80,7 +83,8 @@ impl Agent {
         self.finish(end, reason).await
     }
 
-    /// Saves, ends the workload and sends what is left of it. Gives what was lost, and until when the rest must have arrived.
+    /// Saves, ends the workload and uploads the rest. Returns the losses, and the deadline for the
+    /// records.
     async fn drain_all(&mut self, end: &End) -> (Vec<String>, Duration) {
         let asked_by = end.because.word();
         self.release_at(end);
@@ -89,14 +93,14 @@ impl Agent {
             let ahead = self.ahead(end, UPLOAD_ALLOWANCE);
             if end.save {
                 let lost = self.final_save(end, &ahead, asked_by).await;
-                // An interruption ends without an outcome: what is not in the journal is not known to anybody.
+                // An interruption ends without an outcome, so the loss must be in the journal.
                 losses.extend(lost.map(|text| self.lose(text)));
             }
             self.stop_workload(self.grace(end), Some(&ahead)).await;
         } else {
             self.stop_workload(Duration::ZERO, None).await;
         }
-        // One deadline for all that is sent: whoever comes after a step that took everything does not begin to wait anew.
+        // One deadline for all uploads: a later step does not get new time.
         let ahead = self.ahead(end, OUTCOME_MIN);
         let until = self.out.clock.mono() + self.within(ahead.fixed(), UPLOAD_MAX).max(FLUSH_MIN);
         losses.extend(self.upload_rest(&ahead, until, asked_by).await);
@@ -113,19 +117,19 @@ impl Agent {
         text
     }
 
-    /// Asks once more for a checkpoint and waits for it: afterwards the workload is ended. A workload without a signal of
-    /// its own is asked by the SIGTERM that follows.
+    /// Asks once more for a checkpoint and waits for it, since the workload is ended afterwards. A
+    /// workload without a checkpoint signal is asked by the SIGTERM that follows.
     async fn final_save(&mut self, end: &End, ahead: &Ahead, asked_by: &'static str) -> Option<String> {
         let (checkpoints, spec) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
-        // One grace for all of it: what a job can cost at most has room for one.
+        // One grace for everything: the cost estimate has room for only one.
         let mono = self.out.clock.mono();
         let until = mono + self.left(ahead, mono + spec.grace.duration());
         let was_asked = self.saves.is_under_way();
         let under_way = self.save_under_way(ahead, until).await;
         let is_saved = matches!(under_way, Some(Saved::Complete(_)));
-        // Before a notice runs out there is no time for another; before any other end what was done since is saved too. What the
-        // cloud has scheduled may be days away.
+        // Before a notice ends there is no time for a second save. Before any other end, later work
+        // is saved too. An event that the cloud has scheduled may be days away.
         let is_near = self.within(end.by, UPLOAD_MAX) < UPLOAD_MAX;
         if is_near && is_saved {
             return None;
@@ -143,7 +147,8 @@ impl Agent {
         if self.ended.is_some() {
             return None;
         }
-        // A signal that ends the workload goes first to those that handle it, as when it is told to end.
+        // A signal that ends the workload goes first to the processes that handle it, as at any
+        // stop.
         let asked = if signal.asks() { workload.ask(signal) } else { workload.tell(signal) };
         if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
             self.journal.record(What::Asked { by: asked_by.to_owned(), signal, processes: *processes });
@@ -165,15 +170,17 @@ impl Agent {
         }
     }
 
-    /// What comes of a save that was asked for before the end began, `until` on the steady clock at the latest. It is waited
-    /// for and not asked for again: a handler that is entered a second time writes into the file that it is writing.
+    /// The result of a save that was requested before the end began, at the latest at `until` on
+    /// the monotonic clock. The agent does not ask again: a handler that runs twice would corrupt
+    /// its file.
     async fn save_under_way(&mut self, ahead: &Ahead, until: Duration) -> Option<Saved> {
         let (mut answers, out) = (self.saves.heard()?, self.out.clone());
         let answer = async move { answers.wait_for(Option::is_some).await.ok()?.clone() };
         self.until_saved(ahead, async move { out.within(until.saturating_sub(out.clock.mono()), answer).await.flatten() }).await.flatten()
     }
 
-    /// Waits for a save, alive for the watchdog. A workload that saves and ends is seen to have ended. `None`: the time was up.
+    /// Waits for a save and keeps the watchdog fed. Notices when the workload ends. `None`: time is
+    /// up.
     async fn until_saved<T>(&mut self, ahead: &Ahead, saving: impl Future<Output = T>) -> Option<T> {
         let began = self.out.clock.mono();
         let mut saving = Box::pin(saving);
@@ -188,7 +195,8 @@ impl Agent {
             tokio::select! {
                 biased;
                 saved = &mut saving => return Some(saved),
-                // It saved and ended: what its folder holds now is final, and the upload of the rest takes it up.
+                // It saved and ended: the folder's content is final, and the upload of the rest
+                // includes it.
                 ended = ends, if self.ended.is_none() => {
                     self.observe(Wake::Ended(ended)).await;
                 }
@@ -202,7 +210,7 @@ impl Agent {
         }
     }
 
-    /// Keeps watchdog and heartbeat alive while something takes its time.
+    /// Keeps watchdog and heartbeat going during a slow step.
     pub(crate) async fn alive_while<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = Box::pin(work);
         loop {
@@ -216,8 +224,8 @@ impl Agent {
         }
     }
 
-    /// The cloud takes the machine at `at`. A machine that ended itself would be billed for what EC2 gives free, and would
-    /// lose the seconds that are left to upload.
+    /// Waits for the cloud to interrupt the machine at `at`. A machine that ends itself would pay
+    /// for time that EC2 gives free, and would lose the last seconds for uploads.
     async fn wait_for_reclaim(&mut self, at: Timestamp, reason: Reason) -> Drained {
         self.journal.flush(FLUSH_MIN).await;
         self.beat();
@@ -240,7 +248,7 @@ impl Agent {
         Drained::NoticeWasVoid
     }
 
-    /// Somebody stopped the job while it waited to be taken away: that ends it here.
+    /// The user stopped the job while it waited for the interruption: the attempt ends here.
     async fn after_reclaim_wish(&mut self, reason: Reason) -> Finish {
         let now = self.steady_now();
         let because = match (self.wish(), self.limit(now)) {
@@ -256,13 +264,15 @@ impl Agent {
         }
     }
 
-    /// Whether it is there. `until`: on the steady clock, when all that is sent must have arrived. A notice and a hard end do not end
-    /// the tries: a machine that is there after all has its outcome to tell.
+    /// Returns whether the outcome is written. `until`: the deadline on the monotonic clock. The
+    /// tries continue past a notice or a hard end: a machine that still runs can still write its
+    /// outcome.
     async fn write_outcome(&mut self, end: &End, losses: Vec<String>, until: Duration) -> bool {
         let (journal, ahead) = (self.journal.clone(), self.ahead(end, OUTCOME_MIN));
         let mono = self.out.clock.mono();
         let until = until.max(mono + self.within(ahead.fixed(), OUTCOME_MIN).max(FLUSH_MIN));
-        // Half of it at most: the outcome is what others act on, and needs its own time.
+        // The journal gets at most half: the controller acts on the outcome, which needs its own
+        // time.
         let half = mono + until.saturating_sub(mono) / 2;
         let left = self.left(&ahead, half).max(FLUSH_MIN);
         self.in_time(&ahead, half, journal.flush(left)).await;
@@ -292,7 +302,7 @@ impl Agent {
         loop {
             let left = until.saturating_sub(self.out.clock.mono()).max(FLUSH_MIN).min(TRY_SECS_MAX);
             let why = match self.alive_while(self.out.within(left, self.out.dir.create_outcome(&outcome))).await {
-                // Somebody's outcome is there already: ours, from before a crash. It was true then and stays.
+                // Our own outcome from before a crash is there. It was true then and stays.
                 Some(Ok(_)) => return true,
                 None => "the job root does not answer".to_owned(),
                 Some(Err(error)) => chain(&error),
@@ -306,7 +316,8 @@ impl Agent {
         }
     }
 
-    /// Keeps the machine for a look. More time by `lamp extend`, an end by `lamp stop`, and never beyond the limits.
+    /// Keeps the machine for inspection. `lamp extend` gives more time, `lamp stop` ends it, and
+    /// the limits hold.
     async fn hold(&mut self, time: Span) {
         let now = self.steady_now();
         // Time that was granted while the work ran was for the work.
@@ -317,7 +328,7 @@ impl Agent {
         loop {
             let more = self.requests.wishes.borrow().more_time.duration().saturating_sub(held.granted.duration());
             let whole = SignedDuration::try_from(time.duration() + more).unwrap_or(SignedDuration::MAX);
-            // Never sooner than it was said before: after a crash the requests are not read yet.
+            // Never sooner than promised before: after a crash the requests are not read yet.
             held.until = held.until.max(held.since.saturating_add(whole).unwrap_or(Timestamp::MAX));
             if self.memory.held != Some(held) {
                 self.memory.held = Some(held);
@@ -337,7 +348,7 @@ impl Agent {
         }
     }
 
-    /// At the beginning, and once more when each of the times before the end has come.
+    /// At the beginning, and again at each of the times before the end.
     fn tell_terminals(&self, said: &mut Option<Duration>, left: Duration) {
         let next = TOLD_BEFORE.iter().find(|before| left <= **before).copied().unwrap_or(Duration::MAX);
         if said.replace(next) != Some(next) {
@@ -346,14 +357,14 @@ impl Agent {
         }
     }
 
-    /// The last heartbeat, and the switch.
+    /// The last heartbeat, then power-off.
     async fn finish(&mut self, end: End, reason: Reason) -> Drained {
         self.enter(AttemptPhase::Ended);
         self.journal.flush(FLUSH_MIN).await;
         self.last_beat();
         self.heartbeat.flush(FLUSH_MIN).await;
         if self.alone() && *self.news.signals.borrow() > 0 {
-            // Who stops the agent by hand has taken the machine into their own hands.
+            // A user who stops the agent by hand decides about the machine.
             return Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason, still_on: None });
         }
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
@@ -368,13 +379,14 @@ impl Agent {
             tracing::error!("{error}; the machine is still on, and it is tried again");
             self.out.clock.sleep(Duration::from_secs(5)).await;
         }
-        // Not earlier: from this word on systemd waits for us instead of asking us to end, and with us waits the power-off.
+        // Not earlier: from this call on, systemd waits for the agent, and the power-off waits too.
         self.world.service.stopping();
         Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason, still_on })
     }
 
-    /// The ladder, with a word to the watchdog every second: an agent that is killed on it begins at its foot again. A
-    /// SIGTERM on the ladder is the shutdown that we asked for; who stays then only holds it up.
+    /// Runs the power-off steps and keeps the watchdog fed: a killed agent would restart them from
+    /// the first. A SIGTERM meanwhile comes from our own shutdown, so return at once and do not
+    /// delay it.
     async fn put_out(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
         let mut signals = self.world.signals.clone();
         signals.mark_unchanged();
@@ -386,8 +398,8 @@ impl Agent {
         }
     }
 
-    /// What is left until `by`, at most `most`. In the time in which the limits fall: a clock that was set takes nothing from
-    /// the last save.
+    /// The time left until `by`, at most `most`. Counted on the agent's own time, so a set clock
+    /// does not shorten the last save.
     pub(crate) fn within(&self, by: Option<Timestamp>, most: Duration) -> Duration {
         match by {
             Some(by) => elapsed(self.steady_now(), by).min(most),

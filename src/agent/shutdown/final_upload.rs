@@ -1,7 +1,8 @@
-//! What an ended workload left: its last checkpoint, outputs, the rest of the log and of the samples, and what nobody keeps.
+//! Uploads the rest of an ended workload: its last checkpoint, outputs, log and samples. Also names
+//! the files that are not kept.
 //!
-//! One deadline for all of it. Nothing here waits for a file system that does not answer beyond what it is worth. What must never live
-//! here: the end of the workload, the outcome.
+//! One deadline for everything, and limits for a hung file system. Not here: the end of the
+//! workload, the outcome.
 
 use std::time::Duration;
 
@@ -18,30 +19,32 @@ use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::Stage;
 
-/// To name what nobody keeps is a kindness: a folder that hangs or is huge holds up no end of a machine.
+/// Naming unkept files is a courtesy: a hung or huge folder must not delay the end of a machine.
 pub(crate) const UNKEPT_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the checkpoint folder may take to be looked at, once the workload has ended. A network disk with all the files that a
-/// checkpoint may have answers in seconds; one that takes longer hangs, and a longer wait for it is paid for.
+/// How long the checkpoint folder may take to answer after the workload's end. A network disk with
+/// the most files of a checkpoint answers in seconds. A slower one hangs, and a longer wait costs
+/// money.
 const FOLDER_ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The outputs have this part of the time for the end of a job. If it is larger, a last checkpoint of many gigabytes may be cut;
-/// if it is smaller, so are the outputs.
+/// The outputs get this part of the time for the end of a job. Larger may cut off a last checkpoint
+/// of many gigabytes; smaller may cut off the outputs.
 const OUTPUTS_SHARE: u32 = 4;
 
 impl Agent {
-    /// What the ended workload left: a last checkpoint, outputs, the rest of the log, samples and events.
+    /// Uploads the last checkpoint, outputs, and the rest of the log, samples and events.
     pub(crate) async fn upload_rest(&mut self, ahead: &Ahead, until: Duration, asked_by: &str) -> Vec<String> {
         let mut losses = Vec::new();
         let out = self.out.clone();
         self.saves.forget();
         if let Some(checkpoints) = self.checkpoints.clone().filter(|_| self.memory.stage == Stage::Main) {
-            // One that hangs leaves the time to the outputs and the log.
+            // A hung folder leaves the time to the outputs and the log.
             let answers = FOLDER_ANSWERS_WITHIN.min(self.left(ahead, until).max(FLUSH_MIN));
             let saved = match self.in_time(ahead, until, out.within(answers, checkpoints.ask())).await.flatten() {
                 Some(_) => {
                     let left = self.left(ahead, until).max(FLUSH_MIN);
-                    // The outputs have a share of their own, whatever becomes of the checkpoint. A job that goes on sends them again.
+                    // The outputs have their own share. A job that continues elsewhere uploads them
+                    // again.
                     let share = if self.has_outputs() && !ahead.is_left_to_cloud() { left / OUTPUTS_SHARE } else { Duration::ZERO };
                     let saving = checkpoints.save(checkpoints.as_is(), asked_by, (left - share).max(FLUSH_MIN));
                     self.in_time(ahead, until, saving).await.unwrap_or_else(|| Saved::Failed(TIME_WAS_UP.into()))
@@ -72,12 +75,12 @@ impl Agent {
         losses
     }
 
-    /// A run of the agent alone leaves its files where they are.
+    /// A stand-alone run leaves its files where they are.
     fn has_outputs(&self) -> bool {
         self.attempt.mode == Mode::Launched && self.memory.stage == Stage::Main
     }
 
-    /// The time may be up sooner than it seems now: then they are told of it, and name what is missing.
+    /// Time may end sooner than it seems now: then the upload is told, and names what is missing.
     async fn upload_outputs(&mut self, ahead: &Ahead, until: Duration) -> Vec<String> {
         let (out, workdir, named) = (self.out.clone(), self.attempt.folders.work.clone(), self.attempt.resolved.spec.outputs.clone());
         let time_is_up = Notify::new();
@@ -97,7 +100,7 @@ impl Agent {
         }
     }
 
-    /// What goes with the machine that is given back, and that nobody asked to keep.
+    /// Files that are deleted with the machine and that the user did not ask to keep.
     pub(crate) async fn unkept(&self, within: Duration) -> Option<String> {
         let since = self.memory.main_since.filter(|_| self.attempt.mode == Mode::Launched)?;
         let spec = &self.attempt.resolved.spec;
@@ -108,7 +111,7 @@ impl Agent {
     }
 }
 
-/// What is named, and what is an output without that.
+/// The named outputs, and the default output folder.
 fn wanted(named: &[String]) -> Wanted<'_> {
     Wanted { named, if_any: &["lamp-output/**"] }
 }

@@ -1,4 +1,4 @@
-//! From the verdict to the power switch: save, upload what is left, write the outcome, power off.
+//! From the verdict to power-off: save, upload the rest, write the outcome, power off.
 
 pub mod deadman;
 pub(crate) mod drain;

@@ -1,7 +1,7 @@
-//! Keeps what the user named as outputs, at the end of an attempt.
+//! Keeps the user's outputs at the end of an attempt.
 //!
-//! A pattern is a path below the workdir, a folder (then all that is in it), or a glob (`job::spec::glob`). What was not there or did
-//! not arrive is said in the outcome, never passed over.
+//! A pattern is a path below the workdir, a folder with its content, or a glob (`job::spec::glob`).
+//! The outcome names outputs that are missing or were not uploaded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,22 +18,23 @@ use crate::job::{GLOB_LETTERS, OutputGlob, plain_path};
 use crate::jobdir::layout;
 use crate::ports::{StoreError, Tree, TreeFile};
 
-/// Small files at once: each waits for an answer, some 30 ms, so that sixteen make 500 of them in a second.
+/// Parallel uploads of small files: each waits some 30 ms, so sixteen make 500 a second.
 const SMALL_IN_FLIGHT: usize = 16;
 
-/// Large files at once, as for checkpoints: a store sends the parts of one side by side, and when the time runs out some should
-/// be whole rather than all begun.
+/// Parallel uploads of large files, as for checkpoints. A store sends the parts of one in parallel.
+/// When time runs out, some files should be complete instead of all incomplete.
 const LARGE_IN_FLIGHT: usize = 4;
 
-/// A small file: what goes to a bucket in one request.
+/// A small file is sent to a bucket in one request.
 const SMALL_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Files that are looked at for one pattern, below its part without wildcards. A virtual environment with PyTorch has
-/// thirty thousand; more than this is a data set, and its owner should name a narrower path. Each costs about 150 bytes.
+/// The most files for one pattern, below its part without wildcards. A virtual environment with
+/// PyTorch has thirty thousand. More is a data set, and its owner should name a narrower path. Each
+/// costs about 150 bytes.
 pub(crate) const FILES_MAX: usize = 60_000;
 
-/// How long it may take to find the files. The most that are looked for are found within a minute on a slow network disk; one that has
-/// not answered by then hangs, and what comes after needs the time.
+/// How long the search for files may take. The most files are found within a minute on a slow
+/// network disk. A slower disk hangs, and later steps need the time.
 const FOUND_WITHIN: Duration = Duration::from_secs(5 * 60);
 
 /// Sentences about single files; the rest is a number.
@@ -47,16 +48,16 @@ pub struct Kept {
     pub losses: Vec<String>,
 }
 
-/// What is wanted, below the workdir.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Named by the user: one that is not there is a loss.
+    /// Named by the user: a missing one is a loss.
     pub named: &'a [String],
-    /// Our own places: kept if there is anything.
+    /// Default places: kept if there are files.
     pub if_any: &'a [&'a str],
 }
 
-/// Uploads what is wanted to `outputs/`, until the time is up: nobody knows at the beginning when that will be.
+/// Uploads the wanted files to `outputs/`, until `time_is_up` resolves, which is not known in
+/// advance.
 pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is_up: impl Future<Output = ()>) -> Kept {
     let kept = Mutex::new(Kept::default());
     let begun = outbox.clock.mono();
@@ -68,10 +69,9 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
         return Kept { losses, ..Kept::default() };
     };
     let pace = Pace::default();
-    // The machine is about to go: tries follow each other closely.
+    // The machine will soon be off: retry quickly.
     pace.hurry();
     let arrived = Mutex::new(vec![false; found.files.len()]);
-    // Why one can never be sent.
     let unfit = Mutex::new(BTreeMap::<usize, String>::new());
     let keep = |(index, file)| -> BoxFuture<'_, ()> {
         let (kept, arrived, pace, unfit) = (&kept, &arrived, &pace, &unfit);
@@ -119,7 +119,6 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is
     kept
 }
 
-/// What comes of it, unless the time is up first.
 async fn before<T>(time_is_up: Pin<&mut impl Future<Output = ()>>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -128,7 +127,7 @@ async fn before<T>(time_is_up: Pin<&mut impl Future<Output = ()>>, work: impl Fu
     }
 }
 
-/// Until it arrives, or can never arrive.
+/// Retries until the file arrives, or can never arrive.
 async fn send(outbox: &Outbox, workdir: &Path, file: &TreeFile, pace: &Pace) -> Result<u64, StoreError> {
     let key = format!("{}{}", layout::outputs(outbox.dir.job()), file.path);
     let path = workdir.join(&file.path);
@@ -183,7 +182,7 @@ async fn find(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>) -> Found {
     found
 }
 
-/// What is at the part of a pattern without wildcards, and what its paths begin with.
+/// The files at the literal part of a pattern, and the prefix of their paths.
 async fn look(outbox: &Outbox, workdir: &Path, base: &str) -> std::io::Result<(Tree, String)> {
     let path = workdir.join(base);
     if let Some(stamp) = outbox.files.stamp_aside(&path).await? {
@@ -202,9 +201,9 @@ fn base(glob: &str) -> String {
 
 /// A pattern, ready for many paths.
 pub(crate) struct Pattern {
-    /// A file may be called what looks like a pattern.
+    /// A file name may look like a pattern.
     path: String,
-    /// `None`: it is a path alone, or not well formed, which `lamp check` has refused.
+    /// `None`: only a path, or an invalid pattern, which `lamp check` has refused.
     glob: Option<OutputGlob>,
 }
 
@@ -214,7 +213,7 @@ impl Pattern {
         Pattern { path: plain_path(glob), glob: if is_glob { OutputGlob::new(glob).ok() } else { None } }
     }
 
-    /// Whether a path is what the pattern names, or lies below it.
+    /// Whether a path is named by the pattern, or is below it.
     pub fn matches(&self, path: &str) -> bool {
         if self.path.is_empty() {
             return false;

@@ -1,7 +1,8 @@
-//! By when an end must be over, looked for again for as long as it takes its time.
+//! The deadline of an end, computed again at each step.
 //!
-//! A notice may come during the uploads, or be called off; a hard end may be near, or be raised. Whoever learns of it too late leaves
-//! no outcome, and what was done is done again. What must never live here: what is saved or sent.
+//! A notice may come during the uploads or be cancelled; a hard end may be near or be raised. An
+//! agent that notices too late writes no outcome, and the work is repeated. Not here: what is saved
+//! or sent.
 
 use std::time::Duration;
 
@@ -14,16 +15,15 @@ use crate::job::EndedBecause;
 use crate::market::elapsed;
 use crate::policy::{Afterwards, End, over_by};
 
-/// What is known when a part of an end begins.
 pub(crate) struct Ahead {
     end: End,
     began: Timestamp,
-    /// What the steps that follow get before the hard end.
+    /// The time that later steps need before the hard end.
     reserve: Duration,
 }
 
 impl Ahead {
-    /// By when it must be over whatever is heard from now on: of a limit, or of the interruption that it is for.
+    /// The deadline that later news cannot move: from a limit, or from the interruption itself.
     pub(crate) fn fixed(&self) -> Option<Timestamp> {
         let is_limit = matches!(self.end.because, EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd);
         self.end.by.filter(|_| is_limit || self.is_left_to_cloud())
@@ -39,14 +39,14 @@ impl Agent {
         Ahead { end: *end, began: self.steady_now(), reserve }
     }
 
-    /// By when the cloud's notice wants all to be over, as it stands now.
+    /// The deadline from the cloud's notice, as it is now.
     pub(crate) fn taken_by(&self, now: Timestamp) -> Option<Timestamp> {
         let notice = self.warned.notice.as_ref()?;
         let notice = Notice { at: self.warned.at.unwrap_or(notice.at), ..notice.clone() };
         over_by(&notice, self.warned.first_seen.unwrap_or(now), now)
     }
 
-    /// By when all that an end saves and sends must be over, as it is known now.
+    /// The deadline for all saves and uploads of an end, as known now.
     fn over_by(&mut self, ahead: &Ahead) -> Option<Timestamp> {
         if ahead.is_left_to_cloud() {
             return ahead.fixed();
@@ -54,7 +54,7 @@ impl Agent {
         let now = self.steady_now();
         self.look_for_notice(now);
         let is_heard = self.news.notices.as_ref().is_some_and(|channel| channel.borrow().answered.is_some());
-        // An agent that came up in this end may not have heard yet what the one before it knew.
+        // An agent that restarted in this end may not have read the notice yet.
         let taken = if is_heard { self.taken_by(now) } else { ahead.end.by };
         let hard = self.kill_at().map(|at| {
             let reserve = ahead.reserve.min(elapsed(ahead.began, at) / 2);
@@ -63,13 +63,14 @@ impl Agent {
         [ahead.fixed(), taken, hard].into_iter().flatten().min()
     }
 
-    /// What is left, with `until` on the steady clock at the latest.
+    /// The time left, at most until `until` on the monotonic clock.
     pub(crate) fn left(&mut self, ahead: &Ahead, until: Duration) -> Duration {
         let by = self.over_by(ahead);
         self.within(by, until.saturating_sub(self.out.clock.mono()))
     }
 
-    /// Whether the time of something that began at `began` is up. Whoever has a deadline of its own answers at it, with the reason.
+    /// Whether the time of something that began at `began` is up. A step with its own deadline gets
+    /// a little more time to answer with the reason.
     pub(crate) fn is_over(&mut self, ahead: &Ahead, began: Duration, until: Duration) -> bool {
         let now = self.steady_now();
         let by = self.over_by(ahead).is_some_and(|by| elapsed(by, now) >= FLUSH_MIN);
@@ -77,7 +78,7 @@ impl Agent {
         (by || mono.saturating_sub(until) >= FLUSH_MIN) && mono.saturating_sub(began) >= FLUSH_MIN
     }
 
-    /// What comes of something that takes its time, alive for the watchdog. `None`: the time was up.
+    /// Awaits a slow step and keeps the watchdog fed. `None`: time is up.
     pub(crate) async fn in_time<T>(&mut self, ahead: &Ahead, until: Duration, work: impl Future<Output = T>) -> Option<T> {
         let began = self.out.clock.mono();
         let mut work = Box::pin(work);

@@ -1,7 +1,8 @@
-//! What the work left in its workdir that nothing keeps, said before the machine takes it along.
+//! Names files in the workdir that are not kept, before the machine is deleted.
 //!
-//! A script that writes `model.pt` beside itself ends well, and its model is gone with the machine. Nobody can keep what was not
-//! asked for (it may be a data set), but nobody should learn of it from an empty folder. What must never live here: an upload.
+//! A script that writes `model.pt` beside itself ends well, but its model is deleted with the
+//! machine. The agent cannot keep every file (it may be a data set), but the user should be told.
+//! Not here: an upload.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,14 +13,14 @@ use super::outputs::{FILES_MAX, Pattern, Wanted};
 use crate::agent::report::retry_sender::Outbox;
 use crate::ports::TreeFile;
 
-/// Files that are named, the largest; the rest is a number.
+/// How many files are named, the largest first; the rest is a number.
 const NAMED_MAX: usize = 3;
 
-/// Parts of a path that tools make for themselves.
+/// Parts of a path that tools create.
 const MADE_BY_TOOLS: [&str; 3] = ["__pycache__", "node_modules", "lost+found"];
 
-/// A sentence about the files that were written since the command began and that neither `wanted` nor a checkpoint keeps.
-/// `apart`: what is no result, below the workdir: the checkpoint folder, the mark of the end.
+/// A sentence about files written since the command began that neither `wanted` nor a checkpoint
+/// keeps. `apart`: paths that are not results: the checkpoint folder, the done marker.
 pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, apart: &[&str], since: Timestamp) -> Option<String> {
     let tree = outbox.files.walk_aside(workdir, FILES_MAX).await.ok()?;
     let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart.iter().copied());
@@ -30,15 +31,15 @@ pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, ap
     let mut files: Vec<&TreeFile> =
         tree.files.iter().filter(by_the_work).filter(|file| !is_made_by_tools(&file.path) && !is_kept(&file.path)).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.stamp.bytes));
-    // A folder of the code is not taken whole for one file in it.
+    // A folder of the code is not named whole because of one new file.
     let of_code: BTreeSet<&str> = tree.files.iter().filter(|file| !by_the_work(file)).filter_map(|file| Some(file.path.split_once('/')?.0)).collect();
     said(&files, &to_keep(&files, wanted.named, &of_code), tree.truncated)
 }
 
-/// Patterns that the hint may name: more are no line to paste.
+/// Most patterns in the hint: a longer line is hard to paste.
 const PATTERNS_MAX: usize = 6;
 
-/// The value of `outputs` that keeps these files too: a folder is named whole, a file of the workdir itself by its name.
+/// The value of `outputs` that also keeps these files: whole folders, and single files by name.
 fn to_keep(files: &[&TreeFile], named: &[String], of_code: &BTreeSet<&str>) -> Vec<String> {
     let mut patterns: Vec<String> = named.to_vec();
     for file in files {
@@ -53,7 +54,7 @@ fn to_keep(files: &[&TreeFile], named: &[String], of_code: &BTreeSet<&str>) -> V
     patterns
 }
 
-/// Hidden, or of an interpreter or a package manager.
+/// Hidden, or made by an interpreter or a package manager.
 fn is_made_by_tools(path: &str) -> bool {
     path.split('/').any(|part| part.starts_with('.') || MADE_BY_TOOLS.contains(&part)) || path.ends_with(".pyc")
 }

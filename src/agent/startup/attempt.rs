@@ -1,4 +1,4 @@
-//! Everything that is fixed about the attempt on this machine, and the little that must outlive a crash of the agent.
+//! The fixed facts of this machine's attempt, and the state that survives a crash of the agent.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::market::{Span, Usd, UsdPerHour};
 use crate::policy::{Afterwards, End, Extension, HardwareFault, Stage};
 use crate::ports::Clock;
 
-/// What was agreed before the workload starts. Kept on disk: an agent that comes after a crash needs no store to go on.
+/// The terms of the attempt. Kept on disk, so that a restarted agent needs no store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attempt {
     pub resolved: ResolvedSpec,
@@ -23,24 +23,23 @@ pub struct Attempt {
     /// When billing began.
     pub launched: Timestamp,
     pub price: UsdPerHour,
-    /// What earlier attempts of the job cost.
+    /// The cost of earlier attempts of the job.
     pub spent_before: Usd,
     pub kill_at: Option<Timestamp>,
     pub folders: Folders,
     pub mode: Mode,
 }
 
-/// Who is in charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// A controller launched this machine for this attempt.
     Launched,
-    /// Somebody runs the agent by hand around a command: its folder, its terminal, its checkpoints are the user's own.
+    /// A user runs the agent by hand around a command. Its folder, terminal and checkpoints are the
+    /// user's own.
     Alone,
 }
 
-/// Where things are on this machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Folders {
     /// The workload's current folder.
@@ -62,100 +61,102 @@ pub struct Memory {
     /// How many of the starts were of `setup`.
     #[serde(default)]
     pub setups: u32,
-    /// When the setup that runs now was started, by the steady clock.
+    /// When the running setup started, by the agent's steady time.
     #[serde(default)]
     pub setup_since: Option<Timestamp>,
     pub retries_used: u32,
     pub stall_restarts: u32,
     pub drawers: Drawers,
-    /// What was learned of the workload's rhythm.
+    /// The learned rhythm of the workload.
     #[serde(default)]
     pub rhythm: Rhythm,
     pub started: Timestamp,
     pub resumed_from: Option<CheckpointSummary>,
-    /// Files that were in the checkpoint folder before a restore: they came with the code. `None`: not known, or too many.
+    /// Files in the checkpoint folder before a restore: they came with the code. `None`: unknown,
+    /// or too many.
     #[serde(default)]
     pub shipped: Option<Vec<String>>,
-    /// The checkpoint that the newest start of the command began from.
     #[serde(default)]
     pub begun: Option<Begun>,
-    /// Each time that an older checkpoint was brought back.
+    /// Each rollback to an older checkpoint.
     #[serde(default)]
     pub went_back: Vec<WentBack>,
-    /// An older checkpoint than this is to be brought back before the next start.
+    /// A checkpoint older than this must be restored before the next start.
     #[serde(default)]
     pub back_before: Option<CheckpointNo>,
-    /// When the command was first started, by the wall clock, which stamps its files.
+    /// When the command first started, by the wall clock, which also stamps its files.
     #[serde(default)]
     pub main_since: Option<Timestamp>,
-    /// When the workload was first seen to work.
+    /// When the workload was first seen working.
     #[serde(default)]
     pub working_since: Option<Timestamp>,
     /// The number of the newest checkpoint of this attempt, and the useful time that it holds.
     #[serde(default)]
     pub saved: Option<(CheckpointNo, Span)>,
-    /// The number of the newest request for a checkpoint that was obeyed.
+    /// The newest request for a checkpoint that was carried out.
     pub checkpoint_wish: Option<u32>,
-    /// The number of the newest request for more time that was seen.
+    /// The newest request for more time that was seen.
     #[serde(default)]
     pub extended: Option<u32>,
-    /// What was granted so far: an agent that comes after a crash, and finds no answer to its questions, keeps it.
+    /// The time and budget granted so far: a restarted agent keeps them if the store does not
+    /// answer.
     #[serde(default)]
     pub granted: Extension,
-    /// The hard end as somebody has raised it.
+    /// The hard end as the user has raised it.
     #[serde(default)]
     pub kill_at: Option<Timestamp>,
     #[serde(default)]
     pub anchor: Option<Anchor>,
-    /// What was being done to the workload when this was written: an agent that comes after a crash goes on with it.
+    /// The end or restart in progress: a restarted agent continues it.
     #[serde(default)]
     pub ending: Option<Ending>,
-    /// How the command had ended when the end in `ending` began: a reboot takes it, and what it left as its last word is not believed
-    /// then (seed 23000332 of 24 h).
+    /// How the command had ended when the end in `ending` began. A reboot loses that, and then the
+    /// workload's last save could not be trusted.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
-    /// How many agents came up in the end that is in `ending`, with the one that began it.
+    /// How many agents have worked on the end in `ending`, including the first.
     #[serde(default)]
     pub ending_lives: u32,
-    /// How many agents in a row died young before this one.
+    /// How many agents in a row had a short run before this one.
     #[serde(default)]
     pub short_lives: u32,
-    /// What is broken of the machine: the driver tells of some faults only once.
+    /// The machine's hardware fault: the driver reports some faults only once.
     #[serde(default)]
     pub hardware: Option<HardwareFault>,
-    /// The machine is kept for a look.
+    /// The machine is held for inspection.
     #[serde(default)]
     pub held: Option<Held>,
 }
 
-/// The keeping of a machine after the end of the work.
+/// A machine held after the end of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Held {
     pub since: Timestamp,
-    /// What had been granted by then: that was for the work.
+    /// The time granted before: that was for the work.
     pub granted: Span,
-    /// The end, with what was granted since.
+    /// The end, with the time granted since.
     pub until: Timestamp,
 }
 
-/// A clock that is kept in time is right to the second; a request takes some.
+/// A synchronised clock is right to the second, and a request takes some.
 pub(crate) const BEHIND_MAX: SignedDuration = SignedDuration::from_secs(5);
 
-/// The write of a heartbeat, and the question of when it came, at the most; and what is worth putting right.
+/// The longest time for a heartbeat's write and the question for its date. Smaller differences are
+/// not corrected.
 pub(crate) const ASKED_FOR: SignedDuration = SignedDuration::from_secs(60);
 const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(5 * 60);
 
-/// One moment on both clocks: the wall clock as it was then, carried on by the clock that never steps. A machine whose clock
-/// is set by a day reaches no limit by it.
+/// One moment on both clocks: the wall clock then, continued by the monotonic clock. So a clock
+/// that is set by a day does not reach a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Anchor {
     pub wall: Timestamp,
     pub mono: Duration,
-    /// The life of the machine in which `mono` counts; after another boot it means nothing.
+    /// The boot of `mono`. After another boot `mono` means nothing.
     #[serde(default)]
     pub boot: String,
-    /// How long the machine has lived before this boot, as far as its agents saw it by the clock that never steps; and by now, as
-    /// it was kept last. No clock that was set says more.
+    /// How long the machine ran before this boot, as its agents measured by the monotonic clock;
+    /// and until now, as last kept. A set clock does not change this.
     #[serde(default)]
     pub lived_before: Duration,
     #[serde(default)]
@@ -163,9 +164,9 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// The one that an agent before this one kept, if this machine still lives the same life; else this moment, which is so long
-    /// after the launch at least as the machine has lived: a clock that was set back would give it that much more time with its
-    /// next reboot (seed 1414 of six hours of the false world).
+    /// The anchor of an earlier agent in this boot; otherwise this moment. It is at least as long
+    /// after the launch as the machine ran. Otherwise a clock that was set back would give it more
+    /// time with each reboot.
     pub fn kept_or_now(kept: Option<Anchor>, launched: Timestamp, clock: &dyn Clock) -> Anchor {
         let (wall, mono, boot) = (clock.now(), clock.mono(), clock.boot());
         match kept {
@@ -178,9 +179,10 @@ impl Anchor {
         }
     }
 
-    /// By the clock of the store, which said at a moment of the steady one that it was not before `at`, and not much later. `None`: they
-    /// agree. A clock that is behind gives a machine more time than it has, one that is ahead takes some of it: each reboot has nothing
-    /// else to go by (seeds 1414 of six hours and 21006056 of 24 h of the false world).
+    /// Corrects by the store's clock, which said at a moment of the monotonic clock that it was at
+    /// least `at`, and not much later. `None`: they agree. A clock that is behind gives a machine
+    /// too much time, and one that is ahead too little. After a reboot there is nothing else to
+    /// compare with.
     pub fn by_the_store(&self, launched: Timestamp, (mono, at): (Duration, Timestamp)) -> Option<Anchor> {
         let carried = self.carried(mono);
         let (behind, ahead) = (at.duration_since(carried), carried.duration_since(at));
@@ -191,28 +193,27 @@ impl Anchor {
         } else {
             return None;
         };
-        // Whatever a store says, nobody has lived for less than was seen.
+        // Whatever the store says, the machine ran at least as long as its agents measured.
         let lived = launched.saturating_add(self.lived_before).unwrap_or(self.wall);
         let wall = wall.unwrap_or(self.wall).max(lived);
         (wall != self.wall).then(|| Anchor { wall, ..self.clone() })
     }
 
-    /// As it is kept, for the life after this.
+    /// The anchor to keep, for the next boot.
     pub fn by(&self, mono: Duration) -> Anchor {
         Anchor { lived: self.lived_before + mono.saturating_sub(self.mono), ..self.clone() }
     }
 
-    /// What a wall clock would say now that nobody has set since.
+    /// The wall clock now, as if it was never set.
     pub fn carried(&self, mono: Duration) -> Timestamp {
         let passed = SignedDuration::try_from(mono.saturating_sub(self.mono));
         passed.ok().and_then(|passed| self.wall.checked_add(passed).ok()).unwrap_or(self.wall)
     }
 }
 
-/// A decision that was begun and takes time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ending {
-    /// The workload is being ended, to be started again.
+    /// The workload is being stopped, to be started again.
     Restart,
     End {
         end: End,
@@ -256,12 +257,12 @@ impl Attempt {
         self.folders.work.join(path)
     }
 
-    /// State of one start of a process: its records and its log.
+    /// The folder of one start: its records and its log.
     pub fn start_dir(&self, start: u32) -> PathBuf {
         start_dir(&self.folders.state, start)
     }
 
-    /// What the machine has cost so far, and the job.
+    /// The cost of the machine so far, and of the job.
     pub fn spent(&self, now: Timestamp) -> (Usd, Usd) {
         let billed = now.duration_since(self.launched);
         let here = self.price.cost_of(std::time::Duration::try_from(billed).unwrap_or_default());
@@ -270,7 +271,8 @@ impl Attempt {
 }
 
 impl Memory {
-    /// Whether its machine was on its way to be terminated. One that is only stopped may have been started again since, for another.
+    /// Whether its machine was terminating. A machine that is only stopped may have been started
+    /// again for another attempt.
     pub fn is_terminating(&self) -> bool {
         matches!(&self.ending, Some(Ending::End { end, .. }) if end.then == Afterwards::Terminate)
     }
@@ -309,12 +311,11 @@ impl Memory {
         }
     }
 
-    /// How often the command was started: its first start is the first, also after a `setup`.
+    /// How often the command was started, without `setup`.
     pub fn starts(&self) -> u32 {
         self.start.saturating_sub(self.setups)
     }
 
-    /// The newest start, in the words of the log.
     pub fn start_name(&self) -> String {
         match self.stage {
             Stage::Setup => SETUP.to_owned(),
@@ -323,7 +324,6 @@ impl Memory {
     }
 }
 
-/// The name of a setup's start in the log.
 pub(crate) const SETUP: &str = "setup";
 
 /// The folder of one start below the agent's state.
@@ -346,8 +346,9 @@ mod tests {
         Timestamp::from_second(secs).unwrap()
     }
 
-    /// A boot at `wall` by the machine's clock, an hour after the launch by what its agents saw; the store dates its first heartbeat, ten
-    /// seconds later by the steady clock, at `dated`. What the machine goes by then.
+    /// A boot at `wall` by the machine's clock, an hour after the launch as its agents measured.
+    /// Ten seconds later on the monotonic clock, the store dates its first heartbeat at `dated`.
+    /// Returns the corrected time.
     fn put_right(wall: i64, dated: i64) -> Option<i64> {
         let lived = Duration::from_secs(3600);
         let anchor = Anchor { wall: at(wall), mono: Duration::from_secs(40), boot: "2".into(), lived_before: lived, lived };

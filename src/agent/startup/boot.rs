@@ -1,7 +1,9 @@
-//! From power-on to an attempt: who am I, what am I for, and is it still mine to do?
+//! From power-on to an attempt: which machine is this, what is its job, and is the job still
+//! waiting?
 //!
-//! Every answer is retried for as long as it takes: the deadline unit and the lease bound the waiting, and a machine that
-//! gives up early would be bought again. What must never live here: which metadata service or store answers.
+//! Every question is retried for as long as it takes: the deadline unit and the lease limit the
+//! wait. A machine that gives up early would be bought again. Not here: which metadata service or
+//! store answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +22,8 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
 use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Service, Store};
 
-/// Why there is nothing to do on this machine. It is put out, and the controller settles it; but one whose tags do not say
-/// that it is ours is left alone.
+/// Why this machine has nothing to do. It powers off, and the controller settles it. But a machine
+/// without tags of lamp is not touched.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error("this machine's tags do not say what it is for")]
@@ -40,7 +42,6 @@ pub enum BootError {
     Record(#[source] JobDirError),
 }
 
-/// What boot needs of the world.
 pub struct BootPorts {
     pub clock: Arc<dyn Clock>,
     pub files: Arc<dyn Files>,
@@ -48,24 +49,21 @@ pub struct BootPorts {
     pub metadata: Arc<dyn Metadata>,
     pub power: Arc<dyn Power>,
     pub service: Arc<dyn Service>,
-    /// Drawn at the first boot and kept on the machine's disk.
+    /// Random, made at the first boot and kept on the machine's disk.
     pub nonce: String,
 }
 
-/// The name of the attempt in the state folder.
 const ATTEMPT: &str = "attempt.json";
 
-/// The name of the nonce there.
 pub const NONCE: &str = "nonce";
 
-/// Between two questions to a service that does not answer.
+/// The wait between two questions to a service that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long a spec may be missing: the controller writes it, at once with the plan, before it launches, so this is a store
-/// that shows a new key late at most.
+/// How long a spec may be missing. The controller writes it before it launches, so only a store
+/// that shows new keys late can cause this.
 const SPEC_MISSING_MAX: Duration = Duration::from_secs(60);
 
-/// Who this machine is, by its own metadata.
 pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
     let mut complained = false;
     loop {
@@ -81,28 +79,29 @@ pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
     }
 }
 
-/// How long a machine that was being terminated asks who it is, once in each boot: every boot begins with seconds in which nobody
-/// answers, and longer it only bills (seed 80033544 of 24 h: a reboot and two agents that died, each of which had asked for minutes).
+/// How long a terminating machine asks for its identity, once in each boot. At boot the metadata
+/// service needs some seconds. Longer only bills.
 const ENDING_ASKS: Duration = Duration::from_secs(30);
 
-/// The same of one whose own power-off stops it: it may have been started since for another attempt, whose first word this would be.
+/// The same for a machine whose power-off only stops it: it may have been started for another
+/// attempt.
 const STOPPING_ASKS: Duration = Duration::from_secs(120);
 
-/// The name of what this machine was found to be.
 const KNOWN: &str = "identity.json";
 
-/// Who the machine was found to be, in one life of its kernel: after that it may have been started for another attempt.
+/// The identity in one boot. In a later boot, the machine may have been started for another
+/// attempt.
 #[derive(Serialize, Deserialize)]
 struct Known {
     boot: String,
     identity: Identity,
-    /// Nobody has said so in this life: it holds for an end that was begun before, and for nothing else.
+    /// Not confirmed in this boot: valid only to finish an end that began before.
     #[serde(default)]
     assumed: bool,
 }
 
-/// Who this machine is; by what an agent before this one found in the same boot, where nobody answers. An agent that died while it
-/// powered the machine off must not wait half an hour for a metadata service to go on (seed 8001792 of 24 h of the false world).
+/// The identity, from an earlier agent in the same boot if the metadata service does not answer. An
+/// agent that crashed during power-off must not wait half an hour for metadata to continue.
 async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
     let (path, boot) = (folders.state.join(KNOWN), ports.clock.boot());
     let known = match ports.metadata.identity().await {
@@ -140,9 +139,8 @@ fn read<T: DeserializeOwned>(files: &dyn Files, path: &Path) -> Option<T> {
     files.read(path).ok().flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok())
 }
 
-/// Whether the attempt that this disk is of was on its way to its machine's last second, and how long that is asked who it is: not for
-/// long (seed 9001173 of 24 h: a reboot in the power-off, and no metadata for forty minutes). What is terminated is not started again
-/// as anything else.
+/// If this disk's attempt was terminating: how long to ask for the identity. A terminated machine
+/// is not started for another attempt, so the wait can be short.
 fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
     let ends = read(files, &folders.state.join(MEMORY)).is_some_and(|memory: Memory| memory.is_terminating());
     let attempt: Option<Attempt> = read(files, &folders.state.join(ATTEMPT));
@@ -150,10 +148,11 @@ fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
     ends.then_some(if may_stand { STOPPING_ASKS } else { ENDING_ASKS })
 }
 
-/// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work; unless
-/// its tags are not ours.
+/// Takes the lease and gathers what the attempt needs. On an error the machine has no work and
+/// powers off, unless its tags are not lamp's.
 pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
-    // The service manager waits for no store: we are up, and alive for as long as we ask.
+    // The service manager does not wait for the store: report ready now and feed the watchdog
+    // meanwhile.
     ports.service.ready();
     tokio::select! {
         biased;
@@ -165,7 +164,7 @@ pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbo
 async fn take_up_or_put_out(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
     let booted = take_up(ports, folders).await;
     if let Err(error @ BootError::Tags(_)) = &booted {
-        // Not a machine of ours: it is not touched, and whoever started it decides.
+        // Not a machine of lamp: do not touch it.
         tracing::error!("this machine is left alone: {}", chain(error));
     } else if let Err(error) = &booted {
         tracing::error!("nothing to do on this machine: {}", chain(error));
@@ -176,7 +175,7 @@ async fn take_up_or_put_out(ports: &BootPorts, folders: Folders) -> Result<(Atte
     booted
 }
 
-/// Tells the service manager every second that we are alive, beside whatever takes its time.
+/// Feeds the watchdog every second, beside slow work.
 pub(crate) async fn keep_alive(service: &dyn Service, clock: &dyn Clock) -> std::convert::Infallible {
     loop {
         service.alive();
@@ -191,8 +190,8 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     let state = folders.state.clone();
     let outbox = |dir| Outbox { dir, attempt: tags.attempt, clock: Arc::clone(&ports.clock), files: Arc::clone(&ports.files), state: state.clone() };
     if let Some(attempt) = kept(&outbox(dir.clone()), &identity.instance, &tags) {
-        // An agent before this one held the lease and may have left a workload: it is watched whether the store answers
-        // or not.
+        // An earlier agent held the lease and may have left a workload. Watch it, also without the
+        // store.
         let outbox = outbox(dir);
         lease_is_held(&outbox);
         let memory = remember(&outbox);
@@ -230,8 +229,8 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     Ok((attempt, outbox, memory))
 }
 
-/// Whether anybody still waits for the attempt. A controller that slept over its own launch may have found it missing and settled it,
-/// and another attempt may be at work: what this machine did would be paid for and counted by nobody.
+/// Whether the attempt is still expected. A controller that slept after its launch may have settled
+/// the attempt as missing, and another attempt may run. Then this machine's work would not count.
 async fn is_awaited(dir: &JobDir, clock: &dyn Clock, attempt: AttemptNo) -> Result<(), BootError> {
     if let Some(settled) = patiently(clock, async || dir.settled(attempt).await).await.map_err(BootError::Record)? {
         return Err(BootError::Settled { because: settled.because.word() });
@@ -242,14 +241,14 @@ async fn is_awaited(dir: &JobDir, clock: &dyn Clock, attempt: AttemptNo) -> Resu
     }
 }
 
-/// A machine that was stopped keeps its disk, and is started for a new attempt: what the agent kept of the old one (how far it
-/// was, which process it started) says nothing of this one. The work stays for the job that goes on from it (`prepare`); for any
-/// other it is unpacked anew. The caches stay. Before the lease: who
-/// dies half-way draws another nonce, and no lease has the old one.
+/// A stopped machine keeps its disk and is started for a new attempt. The old agent's state
+/// (progress, which process it started) does not apply. The work folder stays for a job that
+/// continues it (`prepare`); otherwise the code is unpacked anew. The caches stay. Called before
+/// the lease: an agent that crashes halfway makes another nonce, and no lease has the old one.
 fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
     let Some(other) = outbox.recall::<Attempt>(ATTEMPT) else { return };
     tracing::info!(attempt = other.no.number(), "this disk is of an earlier attempt: what was kept of it is forgotten");
-    // First: the work of a job that goes on from that one is not to be cleared away, whoever dies in between.
+    // First: a crash in between must not lose the work of a job that continues.
     let whole = outbox.recall::<Memory>(MEMORY).is_some_and(|memory| memory.prepared);
     if whole && let Err(error) = outbox.files.replace_durable(&kept_work(&outbox.state), other.job().as_str().as_bytes()) {
         tracing::warn!("cannot note whose work this disk has: {error}");
@@ -260,25 +259,25 @@ fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
     }
 }
 
-/// Beside the state folder: the job whose whole work is on this disk.
+/// The file beside the state folder that names the job whose complete work is on this disk.
 pub(crate) fn kept_work(state: &Path) -> PathBuf {
     state.with_file_name("kept-work")
 }
 
-/// This boot counts as one that led to work: the count of those that did not begins anew.
+/// This boot led to work: the count of failed boots starts again.
 fn lease_is_held(outbox: &Outbox) {
     if let Err(error) = outbox.files.remove(&outbox.state.join(BOOTS)) {
         tracing::warn!("cannot remove the count of boots: {error}");
     }
 }
 
-/// The attempt as an agent before this one took it up on this machine.
+/// The attempt that an earlier agent started on this machine.
 fn kept(outbox: &Outbox, instance: &str, tags: &Tags) -> Option<Attempt> {
     let attempt: Attempt = outbox.recall(ATTEMPT)?;
     (attempt.instance == instance && attempt.no == tags.attempt && attempt.resolved.job == tags.job).then_some(attempt)
 }
 
-/// What an agent before this one kept, or a fresh start.
+/// The memory of an earlier agent, or a new one.
 pub fn remember(outbox: &Outbox) -> Memory {
     outbox.recall(MEMORY).unwrap_or_else(|| Memory::new(outbox.clock.now()))
 }
@@ -294,7 +293,6 @@ async fn spec(dir: &JobDir, clock: &dyn Clock) -> Result<ResolvedSpec, BootError
     }
 }
 
-/// What the settled attempts before this one cost.
 async fn spent_before(dir: &JobDir, clock: &dyn Clock, this: AttemptNo) -> Result<Usd, BootError> {
     let mut spent = Usd::ZERO;
     for number in (1..this.number()).map(AttemptNo::new) {
@@ -304,7 +302,7 @@ async fn spent_before(dir: &JobDir, clock: &dyn Clock, this: AttemptNo) -> Resul
     Ok(spent)
 }
 
-/// Asks a store again until it answers; what a record says is not asked twice.
+/// Retries until the store answers. An error about the record itself is returned at once.
 async fn patiently<T>(clock: &dyn Clock, mut ask: impl AsyncFnMut() -> Result<T, JobDirError>) -> Result<T, JobDirError> {
     let mut complained = false;
     loop {
@@ -321,7 +319,6 @@ async fn patiently<T>(clock: &dyn Clock, mut ask: impl AsyncFnMut() -> Result<T,
     }
 }
 
-/// The folders of an attempt below one root.
 pub fn folders(root: &Path, cache: &Path) -> Folders {
     Folders { work: root.join("work"), state: root.join("agent"), cache: cache.to_owned() }
 }

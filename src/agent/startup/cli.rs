@@ -1,6 +1,6 @@
-//! The command line of `lamp-agent` (and of `lamp agent`): words to a [`Call`], nothing more.
+//! The command line of `lamp-agent` (and of `lamp agent`): parses arguments to a [`Call`].
 //!
-//! Parsed with lexopt, because the agent must stay small. What must never live here: doing it; `wire` does.
+//! Parsed with lexopt, because the agent must stay small. `wire` carries the call out.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,14 +9,13 @@ use std::str::FromStr;
 use crate::job::GpuSelection;
 use crate::market::Span;
 
-/// What the user asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
     Help,
     Version,
     /// The agent of a machine that a controller launched.
     Boot(BootSource),
-    /// A workload of the user's own, without a controller.
+    /// A user's own workload, without a controller.
     Run(Alone),
     /// This machine, whatever runs on it.
     Watch(Alone),
@@ -24,10 +23,10 @@ pub enum Call {
     Holder {
         dir: PathBuf,
         machine_pid: Option<u32>,
-        /// What the command inherits, in a file.
+        /// The environment that the command inherits, in a file.
         environment: Option<PathBuf>,
     },
-    /// Internal: the process that plays the machine on the local cloud.
+    /// Internal: the process that acts as the machine on the local cloud.
     Machine {
         dir: PathBuf,
     },
@@ -37,11 +36,10 @@ pub enum Call {
 pub enum BootSource {
     /// The folder of a machine of the local cloud.
     Local(PathBuf),
-    /// This machine, which answers for itself through its metadata service; afterwards, this.
+    /// This machine, identified by its metadata service; and what to do afterwards.
     Machine(Then),
 }
 
-/// Settings of the stand-alone modes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alone {
     pub argv: Vec<String>,
@@ -60,12 +58,11 @@ pub struct Alone {
     pub state: Option<PathBuf>,
 }
 
-/// What happens after the end. Only the words `--then poweroff` ever put a machine out.
+/// The action after the end. Only `--then poweroff` powers a machine off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
     Exit,
     Poweroff,
-    /// A command for the shell.
     Command(String),
 }
 
@@ -109,7 +106,7 @@ are not understood, 102 when a run of this --name is alive, 1 when it cannot sta
 ";
 
 /// # Errors
-/// When the words are not understood; the message says which.
+/// When an argument is not understood; the message says which.
 pub fn parse(args: Vec<OsString>) -> Result<Call, UsageError> {
     use lexopt::prelude::*;
     let mut parser = lexopt::Parser::from_args(args);
@@ -184,7 +181,8 @@ fn alone(mut parser: lexopt::Parser, mut alone: Alone) -> Result<(Alone, bool), 
             Long("dry-run") => alone.dry_run = true,
             Short('h') | Long("help") => return Ok((alone, true)),
             Value(first) => {
-                // After `--`, or the first word that is no option: all the rest is the program's.
+                // After `--`, or the first argument that is not an option: the rest belongs to the
+                // program.
                 alone.argv.push(first.string()?);
                 for rest in parser.raw_args()? {
                     alone.argv.push(rest.string()?);
@@ -214,7 +212,7 @@ impl Alone {
         }
     }
 
-    /// A machine that somebody uses by hand pauses longer than a job does, and has no steps to stall at.
+    /// A machine in manual use pauses longer than a job, and has no steps that could stall.
     fn for_watch() -> Self {
         Alone { idle: Some(Span::from_secs(30 * 60)), stall: None, gpus: GpuSelection::All, idle_grace: Some(Span::ZERO), ..Alone::for_run() }
     }
@@ -254,7 +252,7 @@ fn then(text: String) -> Then {
     }
 }
 
-/// Which word was probably meant by a `--then` that is no command.
+/// The word that was probably meant by a `--then` that is not a command.
 pub fn then_meant(text: &str) -> Option<&'static str> {
     let word: String = text.trim().to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     let known = [
@@ -268,12 +266,12 @@ pub fn then_meant(text: &str) -> Option<&'static str> {
         ("quit", "exit"),
         ("nothing", "exit"),
     ];
-    // Two slips in a long word, one in a short one: with more, any command would be taken for a word of ours.
+    // Two errors in a long word, one in a short one: with more, any command would match.
     let near = |like: &str| slips(&word, like) <= like.len() / 4;
     known.into_iter().find(|(like, _)| near(like)).map(|(_, meant)| meant)
 }
 
-/// How many letters must be put in, taken out or changed to make one word of the other (Levenshtein).
+/// The number of letters to insert, delete or change between two words (Levenshtein).
 fn slips(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,31 +1,34 @@
-//! An agent that dies again and again must not look like one that lives.
+//! An agent that crashes again and again must not look healthy.
 //!
 //! ```text
-//!   each life: counted on the disk ──> ten minutes old: the count begins anew
-//!   ten short lives in a row ──> no heartbeat, no metric and no new deadline until a life is a minute old
-//!   twenty                   ──> until it is ten minutes old
+//!   each run: counted on the disk ──> ten minutes old: the count starts again
+//!   ten short runs in a row ──> silent (heartbeat, metrics, deadline) until a minute old
+//!   twenty                  ──> silent until ten minutes old
 //! ```
-//! A life that is too short for a verdict stops nothing, however idle or hung the work is; with a beat in each of them neither the lease
-//! nor the alarm nor the dead-man's switch would ever stand in for it, and a machine would bill to its hard cap, weeks perhaps (seed 911134).
-//! So who dies young is silent: the lease lapses, and whoever sweeps ends the machine; the job goes on from its newest checkpoint
-//! elsewhere. What must never live here: the lives of an end that was begun (`startup::last_starts`).
+//! A run that is too short for a verdict ends nothing, however idle or hung the work is. With a
+//! heartbeat in each, the lease, the alarm and the dead-man's switch would never fire. The machine
+//! would bill to its hard cap, perhaps for weeks. So such an agent is silent: the lease lapses, the
+//! sweeper ends the machine, and the job continues elsewhere from its newest checkpoint. Not here:
+//! the runs during an end (`startup::last_starts`).
 
 use std::time::Duration;
 
 use crate::agent::run_loop::Agent;
 
-/// A life of so long is none of a row: a verdict of idleness or of a hang takes longer, and their clocks have begun to count.
+/// A run of this length is not short: a verdict of idle or stalled takes longer, but its clock
+/// counts.
 const GROWN: Duration = Duration::from_secs(10 * 60);
 
-/// A crash, a reboot and a full disk together make a few. Fewer, and they would silence a machine that is well; more, and one that dies
-/// at once is heard for longer (two seconds lie between two lives).
+/// A crash, a reboot and a full disk together make a few. Fewer would silence a healthy machine.
+/// More leaves an agent that crashes at once in the heartbeats for longer (two seconds lie between
+/// two runs).
 const SEVERAL: u32 = 10;
 
-/// By then it has had a bad agent for a quarter of an hour at the least, if its lives were long enough to be heard. More, and work that
-/// idles bills for that much longer: up to ten minutes a life.
+/// The machine has then had a bad agent for at least a quarter of an hour, if its runs were long
+/// enough for heartbeats. More lets idle work bill longer: up to ten minutes a run.
 const MANY: u32 = 20;
 
-/// How old a life must be before it says anything, after so many short ones in a row.
+/// How old a run must be before it reports, after this many short runs in a row.
 pub(crate) fn quiet_for(lives: u32) -> Duration {
     match lives {
         0..SEVERAL => Duration::ZERO,
@@ -35,7 +38,7 @@ pub(crate) fn quiet_for(lives: u32) -> Duration {
 }
 
 impl Agent {
-    /// Kept before anything is done: whatever this life dies of counts.
+    /// Kept before anything else, so that every kind of crash counts.
     pub(crate) fn count_short_life(&mut self) {
         let lives = self.memory.short_lives;
         if lives >= SEVERAL {
@@ -46,7 +49,7 @@ impl Agent {
         self.keep();
     }
 
-    /// This life is no short one any more.
+    /// This run is no longer short.
     pub(crate) fn look_at_age(&mut self) {
         if self.memory.short_lives > 0 && self.out.clock.mono().saturating_sub(self.began) >= GROWN {
             self.memory.short_lives = 0;
@@ -54,21 +57,22 @@ impl Agent {
         }
     }
 
-    /// Whether nobody may take this agent for one that lives: it is too young after too many that died young.
+    /// Whether this agent must stay silent: it is too young after too many short runs.
     pub(crate) fn is_quiet(&self) -> bool {
         self.out.clock.mono().saturating_sub(self.began) < self.quiet_for
     }
 
-    /// The heartbeat says what is true now.
+    /// Hands the heartbeat the present status.
     pub(crate) fn beat(&self) {
         if !self.is_quiet() {
             self.heartbeat.update(self.status());
         }
     }
 
-    /// The last word before the power switch, also of a quiet agent: without it nobody knows that a power-off was begun anew, and until
-    /// when it billed (seed 65021981 of 24 h: a reboot in the power-off, after ten short lives). As few as go the whole way (`startup::last_starts`):
-    /// who dies at the switch again and again is silent all the same.
+    /// The last heartbeat before power-off, also from a silent agent. Without it, a restarted
+    /// power-off is unknown, and so is the end of the bill. Limited to as many agents as may end an
+    /// attempt (`startup::last_starts`): after that, an agent that crashes in the power-off stays
+    /// silent.
     pub(crate) fn last_beat(&self) {
         if !self.is_quiet() || self.is_last_way().is_none() {
             self.heartbeat.update(self.status());

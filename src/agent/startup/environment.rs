@@ -1,14 +1,13 @@
-//! What the workload finds in its environment: `LAMP_*`, and the names that scripts written for other tools expect.
+//! The workload's environment: `LAMP_*`, and the names that scripts for other tools expect.
 //!
-//! Pure. The table is documented in docs/environment.md, and a test compares the two. The user's own `env` comes after
-//! the aliases and before `LAMP_*`: a script may be told a `RANK`, but not another `LAMP_JOB`.
+//! Pure. docs/environment.md has the table, and a test compares the two. The user's own `env`
+//! overrides the aliases, but not `LAMP_*`: a script may get a `RANK`, but not another `LAMP_JOB`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::job::{AttemptNo, JobId, REHEARSAL};
 
-/// What the environment is made of.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     pub job: &'a JobId,
@@ -23,16 +22,15 @@ pub struct Place<'a> {
     pub progress: &'a Path,
     pub done: &'a Path,
     pub notice: &'a Path,
-    /// The list of machines for MPI.
     pub hostfile: &'a Path,
     /// Whether a checkpoint was restored, and its step.
     pub resumed: bool,
     pub resume_step: Option<f64>,
-    /// `None` while the number of GPUs is unknown: then no variable claims one.
+    /// `None` while the number of GPUs is unknown: then no variable names one.
     pub gpus: Option<u32>,
 }
 
-/// The variables to set on top of what the machine's own environment has.
+/// The variables to add to the machine's own environment.
 pub fn environment(place: &Place<'_>, user: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut env = aliases(place);
     env.extend(user.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -43,7 +41,7 @@ pub fn environment(place: &Place<'_>, user: &BTreeMap<String, String>) -> BTreeM
 fn own(place: &Place<'_>) -> BTreeMap<String, String> {
     let mut env = map([
         ("LAMP_JOB", place.job.to_string()),
-        // A rehearsal finds the cache that the job's setup keeps by this name.
+        // A rehearsal finds the cache that the job's setup keeps under this name.
         ("LAMP_JOB_NAME", place.name.strip_suffix(REHEARSAL).unwrap_or(place.name).to_owned()),
         ("LAMP_ATTEMPT", place.attempt.number().to_string()),
         ("LAMP_INSTANCE", place.instance.to_owned()),
@@ -65,12 +63,12 @@ fn own(place: &Place<'_>) -> BTreeMap<String, String> {
     env
 }
 
-/// One machine, so node 0 of 1. The names by which a framework takes a process for one rank of many are not among them
-/// (`job::is_launchers`): the command is started once, by no launcher.
+/// One machine, so node 0 of 1. Names that make a framework think it is one rank of many are not
+/// among them (`job::is_launchers`): the command is started once, without a launcher.
 fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
     let (job, one, zero, host) = (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
     let mut env = map([
-        // Behind a pipe of the command's own, as in `python train.py | tee log`, no terminal helps.
+        // In a pipe, as in `python train.py | tee log`, a terminal does not help.
         ("PYTHONUNBUFFERED", one.clone()),
         ("SKYPILOT_TASK_ID", job.clone()),
         ("SKYPILOT_NUM_NODES", one.clone()),
@@ -103,7 +101,7 @@ fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
     env
 }
 
-/// What the hostfile says: this machine, and a slot for each GPU where there are some.
+/// The hostfile: this machine, with a slot for each GPU if there are some.
 pub fn hostfile(gpus: u32) -> String {
     if gpus == 0 { "127.0.0.1\n".to_owned() } else { format!("127.0.0.1 slots={gpus}\n") }
 }

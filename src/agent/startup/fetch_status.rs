@@ -1,8 +1,8 @@
-//! How the fetching of code and checkpoint stands: what a person is told of it, and when it is given up.
+//! The state of the download of code and checkpoint: what people are told, and when it is given up.
 //!
-//! Whoever fetches says here what is to come and what went wrong, and tries again without end; the agent looks every other second
-//! and has the last word. A machine that cannot fetch beats like a healthy one, so that no lease, no sweep and no switch would ever
-//! end it. What must never live here: a call of the store, a wait.
+//! The downloader reports here what it fetches and each failure, and retries without limit. The
+//! agent looks every other second and decides. A machine that cannot download has normal
+//! heartbeats, so no lease, sweeper or switch would end it. Not here: a call of the store, a wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,23 +13,23 @@ use crate::jobdir::JobDirError;
 use crate::market::Span;
 use crate::ports::{Clock, StoreError, chain};
 
-/// How long a refusal is asked again. The rights of a role that was made or mended a moment ago are known everywhere within
-/// minutes; shorter takes that for an answer, and longer pays for a machine that is told the same each time.
+/// How long refusals are retried. New rights of a role are known everywhere within minutes. Shorter
+/// gives up too early; longer pays for a machine that is refused each time.
 const ALLOWED_WITHIN: Duration = Duration::from_secs(600);
 
-/// How long a store is waited for of which nothing new comes. Its outages, and those of a line to a laptop, are hours on a bad day and
-/// not the job's fault, so shorter gives up jobs that would have gone on; longer, and each hour of a machine that can do nothing is
-/// paid for. Whatever comes of it begins this anew: a download of days is none.
+/// How long a silent store is waited for. Outages of a store, or of a line to a laptop, last hours
+/// on a bad day. Shorter gives up jobs that would have continued. Longer pays for a machine without
+/// work. Every new byte restarts this time, so a download of days is fine.
 const FRUITLESS_MAX: Duration = Duration::from_secs(3 * 3600);
 
-/// After so long without a byte and without an error a person is told. A store in trouble answers some calls a minute late; later,
-/// and whoever wonders why nothing begins is not told.
+/// People are told after this long without a byte and without an error. A store in trouble may
+/// answer a minute late. Longer leaves the user without an explanation.
 const SILENT_AFTER: Duration = Duration::from_secs(120);
 
-/// How a sentence about such a thing begins.
+/// The beginning of these messages.
 pub(crate) const CANNOT: &str = "cannot fetch";
 
-/// The one place where it stands. Cheap to clone.
+/// The shared state of the download. Cheap to clone.
 #[derive(Clone)]
 pub struct Fetching {
     clock: Arc<dyn Clock>,
@@ -38,12 +38,12 @@ pub struct Fetching {
 
 #[derive(Default)]
 struct Inner {
-    /// What is to come, in words; `None`: nothing.
+    /// The present download, as text. `None`: nothing.
     what: Option<String>,
-    /// What came of it in the try that is under way, and in the best one so far.
+    /// The bytes of the present try, and of the best one so far.
     come: Arc<AtomicU64>,
     most: u64,
-    /// When there was more of it than ever before; and when any of it came.
+    /// When the total was last a new maximum, and when any byte came.
     moved: Duration,
     stirred: Duration,
     seen: u64,
@@ -52,11 +52,11 @@ struct Inner {
 
 struct Trouble {
     kind: Kind,
-    /// The first error of this kind: a person is told once.
+    /// The first error of this kind: people are told once.
     text: String,
-    /// How long nothing but this was answered.
+    /// How long it was the only answer.
     lasted: Duration,
-    /// When it was last said; `None`: something else was since.
+    /// When it last happened. `None`: another error came since.
     said: Option<Duration>,
 }
 
@@ -64,16 +64,14 @@ struct Trouble {
 enum Kind {
     Denied,
     Full,
-    /// Anything else: nobody knows what helps, and mostly it is time.
+    /// Anything else: usually only time helps.
     Silent,
 }
 
-/// What is to be said and done about it now.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Look {
-    /// For people, while it stands.
+    /// The message for people, while it holds.
     pub told: Option<String>,
-    /// Why it is given up.
     pub over: Option<String>,
 }
 
@@ -82,7 +80,7 @@ impl Fetching {
         Fetching { clock, inner: Arc::default() }
     }
 
-    /// This is to come now. The same once more is another try of it.
+    /// Starts this download. The same text again is another try.
     pub(crate) fn begin(&self, what: String) {
         let now = self.clock.mono();
         let mut inner = self.inner();
@@ -91,17 +89,16 @@ impl Fetching {
         }
     }
 
-    /// It is here, or was not there.
+    /// It is complete, or did not exist.
     pub(crate) fn done(&self) {
         *self.inner() = Inner::default();
     }
 
-    /// Where the bytes of this try are counted.
     pub(crate) fn counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.inner().come)
     }
 
-    /// A try has failed, and another follows.
+    /// A try failed, and another follows.
     pub(crate) fn failed(&self, error: &JobDirError) {
         let (kind, now) = (Kind::of(error), self.clock.mono());
         let mut inner = self.inner();
@@ -112,7 +109,7 @@ impl Fetching {
                 trouble.lasted += trouble.said.map_or(Duration::ZERO, |said| now.saturating_sub(said));
                 trouble.said = Some(now);
             }
-            // A store that errs now and then takes nothing back of what it has refused.
+            // A store error in between does not cancel a refusal.
             Some(trouble) if kind == Kind::Silent => trouble.said = None,
             _ => inner.trouble = Some(Trouble { kind, text: chain(error), lasted: Duration::ZERO, said: Some(now) }),
         }
@@ -122,7 +119,8 @@ impl Fetching {
         let now = self.clock.mono();
         let mut inner = self.inner();
         inner.count(now);
-        // Only an error of the store is over with the first byte: what is refused, or has no room, is one file of many.
+        // Only a store error is over with the first byte. A refusal or a full disk may concern one
+        // file of many.
         if inner.come.load(Ordering::Relaxed) > 0 {
             inner.trouble = inner.trouble.take().filter(|trouble| trouble.kind != Kind::Silent);
         }
@@ -131,7 +129,7 @@ impl Fetching {
         let (kind, cause) = match &inner.trouble {
             Some(trouble) => (trouble.kind, trouble.text.as_str()),
             None if is_silent => (Kind::Silent, "nothing comes, and no error either"),
-            // What comes once more is not given up before it has failed once more.
+            // A download that progresses again is not given up before another failure.
             None => return Look::default(),
         };
         let is_fruitless = now.saturating_sub(inner.moved) >= FRUITLESS_MAX;
@@ -177,7 +175,7 @@ impl Kind {
         }
     }
 
-    /// What the end of the patience with it means, and what helps.
+    /// The consequence when the retries end, and what helps.
     fn ends(self) -> String {
         let within = Span::from_duration(self.patience());
         let given_up = "so nothing was started and this machine is given up";
@@ -231,7 +229,7 @@ mod tests {
         })
     }
 
-    /// One answer a minute; after how many of them it is given up.
+    /// One answer a minute; returns the minute when it is given up.
     fn given_up(answers: impl Fn(u64) -> (Kind, u64)) -> Option<u64> {
         let clock = Arc::new(Hands::default());
         let fetching = Fetching::new(clock.clone());

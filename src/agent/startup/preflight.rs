@@ -1,22 +1,23 @@
-//! Is this the machine that the job asked for? Pure: judged from the first sample, before anything is downloaded.
+//! Checks that the machine is what the job asked for. Pure: uses the first sample, before any
+//! download.
 //!
-//! A GPU that is surely missing is an error, since the job would bill and fail; one that cannot be seen is not, since a
-//! driver that does not answer our library may well answer the job's.
+//! A GPU that is surely missing is an error, since the job would bill and fail. A GPU that cannot
+//! be seen is only a warning, since the driver may still answer the job's library.
 
 use crate::instance::{GpuSample, Reading, Sample};
 use crate::job::{Finding, Spec};
 
-/// Below this nothing useful can be unpacked or saved: even a log and one small checkpoint need more.
+/// Too little for any work: even a log and one small checkpoint need more.
 const DISK_BYTES_MIN: u64 = 64 << 20;
 
-/// Below this a person should know. Environments with PyTorch take 5 GB and more; a script on the standard library none.
+/// Below this people are told. Environments with PyTorch take 5 GB and more, a plain script none.
 const DISK_BYTES_LOW: u64 = 2 << 30;
 
-/// A GPU may report a little less memory than it is sold with: firmware and ECC take up to a tenth (an A10G of 24 GiB
-/// shows 22.5).
+/// A GPU may report less memory than it is sold with: firmware and ECC take up to a tenth (an A10G
+/// of 24 GiB shows 22.5).
 const MEMORY_SHARE_MIN: f64 = 0.9;
 
-/// What is wrong with this machine for this job; an error means: do not start.
+/// The findings about this machine for this job. An error means: do not start.
 pub fn preflight(spec: &Spec, sample: &Sample) -> Vec<Finding> {
     let mut found = Vec::new();
     check_gpus(spec, sample, &mut found);
@@ -50,7 +51,8 @@ fn check_gpus(spec: &Spec, sample: &Sample, found: &mut Vec<Finding>) {
     }
 }
 
-/// A library that was built for a newer CUDA than the driver's fails at its first call, after the download and the setup.
+/// A library for a newer CUDA than the driver's fails at its first call, after the download and the
+/// setup.
 fn check_cuda(spec: &Spec, sample: &Sample, found: &mut Vec<Finding>) {
     let Some(wanted) = spec.machine.cuda else { return };
     let path = "machine.cuda";
@@ -73,7 +75,7 @@ fn check_cuda(spec: &Spec, sample: &Sample, found: &mut Vec<Finding>) {
 fn fits(gpu: &GpuSample, spec: &Spec) -> bool {
     let wanted = &spec.machine.gpus;
     let model = wanted.is_model(&gpu.name);
-    // Unknown memory is no reason to refuse.
+    // Unknown memory is not a reason to refuse.
     let memory = wanted.memory_mib_min.is_none_or(|min| gpu.memory_total_mib.known().is_none_or(|mib| *mib as f64 >= min as f64 * MEMORY_SHARE_MIN));
     model && memory
 }

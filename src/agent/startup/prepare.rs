@@ -1,6 +1,8 @@
-//! Before the first start: find a workload that still runs, or fetch code and checkpoint, and look at the machine.
+//! Before the first start: find a running workload, or fetch code and checkpoint, and check the
+//! machine.
 //!
-//! While this waits for the store, a person's cancel, a notice and the limits are obeyed all the same; how long it waits is `fetching`'s.
+//! While this waits for the store, a cancel, a notice and the limits still take effect.
+//! `fetch_status` decides how long it waits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,25 +30,26 @@ use crate::ports::{Ended, Scope, WorkloadError};
 /// How long the driver may take to answer for the first time.
 const FIRST_SAMPLE_MAX: Duration = Duration::from_secs(15);
 
-/// Between two questions for a workload of which nobody can tell whether it runs. Oftener fills the log of a machine whose
-/// disk does not answer; less often leaves a workload unwatched.
+/// The wait between two tries to find out whether a workload runs. More often fills the log of a
+/// machine with a hung disk; less often leaves a workload unwatched.
 const ATTACH_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long an attempt that is being ended looks for its workload: with it goes the last save. Longer keeps a machine
-/// lit for nothing.
+/// How long an ending attempt looks for its workload, which its last save needs. Longer keeps a
+/// machine running for nothing.
 const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
 
-/// How long a start, or what is fetched for it, waits for room on the disk: what fills it may be a checkpoint that takes another one's place, and ten
-/// minutes of a machine cost less than a job that is given up. Longer pays for a machine on which nothing runs.
+/// How long a start or a download waits for disk space. The disk may be full of a checkpoint that
+/// will replace another, and ten minutes cost less than a job that is given up. Longer pays for a
+/// machine without work.
 pub(crate) const ROOM_WITHIN: Duration = Duration::from_secs(600);
 
-/// How a sentence about such a disk begins.
+/// The beginning of these messages.
 const NO_ROOM: &str = "a start cannot be written down on this machine";
 
-/// How a sentence about such a workload begins.
+/// The beginning of these messages.
 const UNSEEN: &str = "nobody can tell whether";
 
-/// Between two tries of a download that failed.
+/// The wait between two tries of a download.
 const RETRY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -62,11 +65,12 @@ enum PrepareError {
 }
 
 impl Agent {
-    /// Re-attaches, or prepares and starts. Gives a decision when the attempt ends before it began.
+    /// Re-attaches, or prepares and starts. Returns a decision if the attempt ends before it began.
     pub(crate) async fn begin(&mut self) -> Option<Decision> {
         self.count_short_life();
         self.count_life();
-        // What follows may take minutes, and the time of a boot runs: the lease is held.
+        // The next steps may take minutes, and the boot deadline counts: the lease is held, so
+        // renew it.
         self.renew_deadline();
         let attached = match self.attach().await {
             Ok(attached) => attached,
@@ -78,7 +82,8 @@ impl Agent {
         match self.memory.ending.clone() {
             Some(Ending::End { end, reason }) => {
                 self.know_checkpoints();
-                // The agent before this one may have ended it already: then nobody is left to be asked for a last save.
+                // The earlier agent may have ended the workload already: then no last save can be
+                // asked for.
                 let over = self.workload.clone().and_then(|workload| workload.ended().now_or_never());
                 match over {
                     Some(ended) if self.is_last_way().is_some() => self.ended = Some(ended),
@@ -94,7 +99,7 @@ impl Agent {
             }
             None => {}
         }
-        // An agent that has ended the work and could not keep that it did finds it ended (seed 38005062 of 24 h).
+        // An earlier agent may have ended the work without being able to record it.
         let has_ended = self.workload.clone().is_some_and(|workload| workload.ended().now_or_never().is_some());
         if self.memory.start > 0
             && (!attached || has_ended)
@@ -115,7 +120,7 @@ impl Agent {
         self.proceed().await
     }
 
-    /// What is left to do before the command runs, and the command.
+    /// The remaining steps before the command, and the command.
     pub(crate) async fn proceed(&mut self) -> Option<Decision> {
         if !self.memory.prepared {
             self.enter(AttemptPhase::Preparing);
@@ -140,8 +145,9 @@ impl Agent {
         }
     }
 
-    /// An agent whose disk is full cannot keep that it was ending the attempt; its outcome says so to whoever comes after it, and
-    /// would say so of work that is done once more. A store that does not answer is asked once: nobody knows, and the work goes on.
+    /// An agent with a full disk cannot record that it was ending the attempt, but its outcome
+    /// proves it. Without this check the work would be done twice. A silent store is asked once,
+    /// and the work continues.
     async fn over_already(&mut self) -> Option<Decision> {
         let attempt = self.attempt.no;
         let outcome = self.alive_while(self.out.within(TRY_SECS_MAX, self.out.dir.outcome(attempt))).await?.ok()??;
@@ -153,8 +159,9 @@ impl Agent {
         Some(Decision { step: Step::End(end), standing: Standing::Starting, reason })
     }
 
-    /// Whether the newest start is still there, running or ended. As long as nobody can tell, it is asked again: a second
-    /// workload beside a first that runs unseen spoils the work of both. Gives the decision that ends the attempt meanwhile.
+    /// Whether the newest start is still there, running or ended. Asks again while that is unknown:
+    /// a second workload beside a running first would spoil both. Returns the decision that ends
+    /// the attempt meanwhile.
     async fn attach(&mut self) -> Result<bool, Decision> {
         if self.memory.start == 0 {
             return Ok(false);
@@ -184,7 +191,7 @@ impl Agent {
             tracing::warn!("cannot find the workload of the agent before this one: {}", chain(&error));
             self.attend(Topic::UnseenWorkload, format!("{UNSEEN} {} still runs, so none is started: {}", self.memory.start_name(), chain(&error)));
             if matches!(self.memory.ending, Some(Ending::End { .. })) {
-                // What follows is the power switch, which ends whatever runs.
+                // The next step is power-off, which ends every process.
                 if self.out.clock.mono() >= until {
                     return Ok(false);
                 }
@@ -195,8 +202,8 @@ impl Agent {
         }
     }
 
-    /// The intent before the act: a start that is not written down would be made once more by the agent after this one, beside
-    /// the first. A disk without room is waited for. Gives the decision that ends the attempt meanwhile.
+    /// Records the start first: a restarted agent would repeat an unrecorded start beside the
+    /// first. Waits for disk space. Returns the decision that ends the attempt meanwhile.
     pub(crate) async fn keep_start(&mut self) -> Result<(), Decision> {
         let until = self.out.clock.mono() + ROOM_WITHIN;
         while let Err(cause) = self.out.try_keep(MEMORY, &self.memory) {
@@ -212,7 +219,7 @@ impl Agent {
         Ok(())
     }
 
-    /// As [`Agent::guard`], for so long at most.
+    /// Like [`Agent::guard`], for at most this long.
     pub(crate) async fn guard_for(&mut self, time: Duration) -> Option<Decision> {
         let clock = Arc::clone(&self.out.clock);
         tokio::select! {
@@ -226,11 +233,11 @@ impl Agent {
         let attempt = &self.attempt;
         let Some(spec) = attempt.resolved.spec.checkpoint.as_ref().filter(|_| attempt.mode == Mode::Launched) else { return };
         let folder = attempt.checkpoint_dir();
-        // One that is over may have left half of what is there, also where an agent before this one has ended it (seed 33000089 of 24 h).
+        // An ended workload may have left half a save, also if an earlier agent ended it.
         let over = self.workload.as_ref().and_then(|workload| workload.ended().now_or_never()).map(|ended| ended.exit);
         let gone = self.memory.start > 0 && (self.workload.is_none() || over.is_some());
         let exit = over.or(self.ended.map(|ended| ended.exit)).or(self.memory.exit);
-        // How the last of the job before ended, whose disk this is, nobody here has seen.
+        // On a kept disk, the end of the previous job's workload is unknown.
         let of_another = self.memory.start == 0 && is_work_kept(&self.out, attempt);
         let unseen_end = of_another || gone && !exit.is_some_and(|exit| exit.is_in_order());
         let checkpoints = Checkpoints::start(self.out.clone(), self.journal.clone(), self.board.clone(), spec, folder, unseen_end);
@@ -257,7 +264,7 @@ impl Agent {
         self.look_at_machine().await
     }
 
-    /// Code and checkpoint, or the decision that ends the attempt before they are here.
+    /// Code and checkpoint, or the decision that ends the attempt meanwhile.
     async fn fetched(&mut self) -> Result<(Option<Manifest>, Option<Vec<String>>), Decision> {
         let fetching = Fetching::new(Arc::clone(&self.out.clock));
         let work = fetch(self.out.clone(), self.attempt.clone(), self.journal.clone(), fetching.clone());
@@ -267,7 +274,7 @@ impl Agent {
         }
     }
 
-    /// The first call into a driver wakes the GPUs, which takes seconds where nothing keeps them awake.
+    /// The first call into a driver wakes the GPUs, which can take seconds.
     async fn first_sample(&mut self, scope: &Scope) -> Option<Sample> {
         let until = self.out.clock.mono() + FIRST_SAMPLE_MAX;
         loop {
@@ -282,7 +289,6 @@ impl Agent {
         }
     }
 
-    /// One sample, and the preflight.
     async fn look_at_machine(&mut self) -> Option<Decision> {
         let mut scope = self.scope();
         scope.workdir = self.attempt.folders.work.clone();
@@ -301,7 +307,8 @@ impl Agent {
         if errors.is_empty() || self.alone() { None } else { Some(self.unprepared(errors.join("; "))) }
     }
 
-    /// Obeys what cannot wait while the preparation waits: resolves with the decision that ends the attempt.
+    /// Watches for urgent events during the preparation. Resolves with the decision that ends the
+    /// attempt.
     async fn guard(&mut self) -> Decision {
         loop {
             let wake = self.news.wait(&*self.out.clock, Duration::from_secs(1), None).await;
@@ -322,7 +329,8 @@ impl Agent {
     }
 }
 
-/// Code into the work folder, then the newest complete checkpoint over it. Gives that, and what of its folder came with the code.
+/// Fetches the code into the work folder, then the newest complete checkpoint over it. Returns
+/// that, and the files of the checkpoint folder that came with the code.
 async fn fetch(
     out: Outbox,
     attempt: Attempt,
@@ -334,7 +342,7 @@ async fn fetch(
     if is_kept {
         tracing::info!("this disk was kept: its work goes on as it was left");
     } else {
-        // An agent before this one may have died half-way: code is unpacked into an empty folder.
+        // An earlier agent may have crashed halfway: code is unpacked into an empty folder.
         out.files.remove_aside(&folders.work).await.map_err(PrepareError::Unpack)?;
     }
     for folder in [&folders.work, &folders.cache, &attempt.output_dir()] {
@@ -364,14 +372,14 @@ async fn fetch(
     let inherited = attempt.resolved.inherited().map(|from| &from.job);
     let restored = restore(&out, inherited, &journal, (&attempt.checkpoint_dir(), is_kept), &fetching).await.map_err(PrepareError::Restore)?;
     fetching.done();
-    // A script writes into the folder that it was told of; at the first start nothing was restored into it.
+    // Scripts expect the folder to exist, also at the first start without a restore.
     out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
     Ok((restored, shipped))
 }
 
-/// New code on a kept disk: its files replace the old ones, and what the work wrote stays.
+/// New code on a kept disk: its files replace the old ones, and files that the work wrote stay.
 async fn lay_over(out: &Outbox, archive: &Path, work: &Path, code: &CodeArchive) -> std::io::Result<()> {
-    // On the same disk as the work: a file moves in one step.
+    // On the same disk as the work, so that a file moves in one step.
     let fresh = work.with_file_name("new-code");
     out.files.remove_aside(&fresh).await?;
     out.files.unpack_aside(archive, &fresh, code).await?;
@@ -386,7 +394,7 @@ async fn lay_over(out: &Outbox, archive: &Path, work: &Path, code: &CodeArchive)
     out.files.remove_aside(&fresh).await
 }
 
-/// Whether the work folder is that of the job which this one goes on from, on the disk that was kept of it.
+/// Whether the work folder is from the job that this one continues, on its kept disk.
 fn is_work_kept(out: &Outbox, attempt: &Attempt) -> bool {
     let Some(continues) = &attempt.resolved.continues else { return false };
     let noted = out.files.read(&kept_work(&out.state)).ok().flatten();

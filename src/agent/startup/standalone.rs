@@ -1,4 +1,5 @@
-//! The agent without a controller: the spec, the words before and the words after. Pure, but for one record.
+//! The agent without a controller: the spec, the first and the last messages. Pure, except one
+//! record.
 
 use std::path::Path;
 
@@ -16,10 +17,9 @@ use crate::job::{
 use crate::jobdir::JobDirError;
 use crate::market::{GpuRequirement, Span, Usd, UsdPerHour};
 
-/// What `timeout(1)` ends with when it ended its command: ours was ended by a rule or a limit, not by itself.
+/// The exit code of `timeout(1)` when it ended its command: here a rule or a limit ended it.
 const ENDED_BY_US: i32 = 124;
 
-/// The spec that the flags stand for.
 pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
     let program = call.argv.first().map_or("watch", |program| program.rsplit('/').next().unwrap_or(program));
     let name = call.name.clone().unwrap_or_else(|| program.to_owned());
@@ -61,7 +61,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
     }
 }
 
-/// Who names GPUs needs them: if none can be seen, that is a lost sensor and not a machine without.
+/// A user who names GPUs needs them: if none is visible, a sensor is lost.
 fn asked(selection: &GpuSelection) -> GpuRequirement {
     match selection {
         GpuSelection::Indices(indices) => {
@@ -85,14 +85,14 @@ pub fn attempt(resolved: &ResolvedSpec, now: Timestamp, work: &Path, state: &Pat
     }
 }
 
-/// Leaves the spec beside the run's other records, so that the same tools can read them.
+/// Writes the spec beside the run's other records, so that the same tools can read them.
 pub async fn record(outbox: &Outbox, resolved: &ResolvedSpec) -> Result<(), JobDirError> {
     outbox.files.create_folder(&outbox.state).map_err(|error| crate::ports::StoreError::Unavailable {
         act: "create",
         key: outbox.state.display().to_string(),
         cause: Box::new(error),
     })?;
-    // A new random id: nobody else's spec can be there.
+    // The id is new and random, so no other spec is there.
     outbox.dir.create_spec(resolved).await.map(|_| ())
 }
 
@@ -133,7 +133,7 @@ fn gpus(sample: Option<&Sample>, problem: Option<&str>) -> String {
     }
 }
 
-/// The command's own code; 124 when a rule or a limit ended it.
+/// The command's own exit code, or 124 when a rule or a limit ended it.
 pub fn exit_code(finish: &Finish) -> i32 {
     match finish.because {
         EndedBecause::Idle
@@ -158,9 +158,9 @@ pub fn last_words(finish: &Finish, root: &Path, job: &JobId) -> String {
     )
 }
 
-/// A second run under a name that is alive.
+/// The message for a second run under a name in use.
 pub fn taken(name: &str, held_by: &str, root: &Path) -> String {
-    // What the first one wrote into its lock: its process and its run.
+    // The first run wrote its process and its job into the lock.
     let mut words = held_by.split_whitespace();
     let (process, job) = (words.next(), words.next());
     let who = match (process, job) {

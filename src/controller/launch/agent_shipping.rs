@@ -5,7 +5,7 @@
 //!                         agents/<sha256>/checked, once the sum of what was sent is the one in the key
 //! ```
 //! The URL lives as long as the credentials that sign it: they must last for the launch and the boot, or nothing is bought.
-//! What must never live here: where the file is on this workstation (`ports::Agents`), the words of the script
+//! Not here: where the file is on this workstation (`ports::Agents`), the words of the script
 //! (`bootstrap`).
 
 use std::collections::BTreeSet;

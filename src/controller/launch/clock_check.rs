@@ -7,7 +7,7 @@
 //! ```
 //! A machine's hard end is counted from its plan, and whoever ends it goes by the cloud's clock: by a clock that is a day behind
 //! it would be launched beyond its own end, by one that is a day ahead it might bill a day longer than was said. A job root
-//! that is a folder has no other clock. What must never live here: a length of time (the steady clock measures those).
+//! that is a folder has no other clock. Not here: a length of time (the steady clock measures those).
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! What the jobs of one owner in one job root cost, read of their records: the sums that a cap is held against.
 //!
-//! What must never live here: a cap, or whether one holds a launch back (`cap`, `policy::purchase::spending_cap`).
+//! Not here: a cap, or whether one holds a launch back (`cap`, `policy::purchase::spending_cap`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,7 +1,7 @@
 //! The caps that hold at this moment: those of the start, or as they are read anew before each launch that they may hold back: once, and
 //! once more where it has waited for its turn.
 //!
-//! A daemon runs for weeks, and whoever writes a cap meanwhile means every launch from then on. What must never live here: where they
+//! A daemon runs for weeks, and whoever writes a cap meanwhile means every launch from then on. Not here: where they
 //! are read (whoever starts a controller hands that in), and whether a machine may be launched (`policy::purchase::spending_cap`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

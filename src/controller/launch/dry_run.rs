@@ -2,7 +2,7 @@
 //! job goes to when that is not to be had.
 //!
 //! A right may be of one region, and of spot machines alone. All are asked at once, by dry runs; what their launch needs is remembered
-//! of each region since it was planned (`ready`). Launches nothing. What must never live here: what is made of a refusal.
+//! of each region since it was planned (`ready`). Launches nothing. Not here: what is made of a refusal.
 
 use std::collections::BTreeSet;
 

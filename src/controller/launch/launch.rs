@@ -7,7 +7,7 @@
 //!                                             ├─ of another request ────> adopted, and told: a fault of ours
 //!                                             └─ no answer ─────────────> the same call again
 //! ```
-//! Records nothing: the plan is the record. What must never live here: which offer (`policy::purchase::placement`).
+//! Records nothing: the plan is the record. Not here: which offer (`policy::purchase::placement`).
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //!                     ├─ not answered at all ─────────────> sure for half an hour
 //!                     └─ an answer was lost ──────────────> never again
 //! ```
-//! What another plans is not sure here at any time. What must never live here: what follows from it (`policy::lifecycle::missing_machine`,
+//! What another plans is not sure here at any time. Not here: what follows from it (`policy::lifecycle::missing_machine`,
 //! `policy::billing::settlement`).
 
 use std::time::Duration;

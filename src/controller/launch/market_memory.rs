@@ -6,7 +6,7 @@
 //! ```
 //! Moving is an intent before an act: the request stands in the job directory, the agent saves and ends, the attempt is
 //! settled, and the next one is planned as any other. What was learned of the pools is kept in the job root, and serves jobs
-//! of every kind on the spot market. What must never live here: the rule (`policy::market::auto_market`).
+//! of every kind on the spot market. Not here: the rule (`policy::market::auto_market`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! A daemon of several job roots counts them together, and one that does not answer as it was last known; where nothing was, nothing
 //! is launched, as where its own job root does not answer. From that look to the plan, which the next look counts, the processes of a
 //! workstation take turns: the drivers of a folder of jobs all wait for the same machine to end. Controllers of two workstations do not
-//! see each other in that second: then a cap may be passed by one machine of each. What must never live here: whether a machine may be launched (`policy::purchase::spending_cap`).
+//! see each other in that second: then a cap may be passed by one machine of each. Not here: whether a machine may be launched (`policy::purchase::spending_cap`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! ```
 //! It runs once, as root, under cloud-init; a machine that is stopped and started again boots with the units that it left.
 //! Whatever goes wrong is said on the console and ends in a power-off, and the switch stands behind that. It is POSIX shell:
-//! nobody knows which `/bin/sh` an image has. What must never live here: a secret (every process of the machine can read
+//! nobody knows which `/bin/sh` an image has. Not here: a secret (every process of the machine can read
 //! user data), a decision of the agent.
 
 use crate::job::{Switch, Trial};

@@ -5,7 +5,7 @@
 //!   a tick ──> trouble, or none ── changed? ──> attention.json (`lamp status`), the log, told once a day
 //! ```
 //! The trouble stands until a tick goes well. An outage is no trouble: it ends by itself, and nobody can do anything about it.
-//! What must never live here: what is done about it.
+//! Not here: what is done about it.
 
 use tracing::{info, warn};
 

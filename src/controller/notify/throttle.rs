@@ -1,7 +1,7 @@
 //! A job whose calls the cloud throttles makes them rarer, by itself: its next look may come in two seconds, and a thousand jobs
 //! that ask again at each look are what is throttled.
 //!
-//! Each kind of act has its own pace, so that a launch which may not be tried yet holds back no end. What must never live here:
+//! Each kind of act has its own pace, so that a launch which may not be tried yet holds back no end. Not here:
 //! how long a pause is (`backoff`).
 
 use std::time::Duration;

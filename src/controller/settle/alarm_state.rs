@@ -1,6 +1,6 @@
 //! What is remembered of the alarm that watches a machine from outside: how often arming it, or taking it off, failed, and when it is tried again.
 //!
-//! What must never live here: whether a machine is to be watched (`policy::lifecycle::reconcile`), and the call that arms it (`act`).
+//! Not here: whether a machine is to be watched (`policy::lifecycle::reconcile`), and the call that arms it (`act`).
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //!   not shown ──> by its token, where its tags are gone ──> as any other that has ended
 //!   gone, "by a user" ──> ending.json ── no outcome ──> the machine's alarm ──> policy::billing::settlement
 //! ```
-//! What must never live here: what follows from it.
+//! Not here: what follows from it.
 
 use std::time::Duration;
 

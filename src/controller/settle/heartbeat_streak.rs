@@ -1,6 +1,6 @@
 //! For how long a heartbeat has come without a pause, as far as one controller has listened.
 //!
-//! What must never live here: what follows from it (`policy::lifecycle::ignored_stop`), or a silence (`attempt_memory`).
+//! Not here: what follows from it (`policy::lifecycle::ignored_stop`), or a silence (`attempt_memory`).
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! ```text
 //!   heard of, and silent for a minute and a half ── once a minute, one call a region ──> whether its host fails the cloud's checks
 //! ```
-//! What must never live here: how long a host must fail before its machine is ended (`policy::lifecycle::reconcile`).
+//! Not here: how long a host must fail before its machine is ended (`policy::lifecycle::reconcile`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

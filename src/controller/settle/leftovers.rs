@@ -6,7 +6,7 @@
 //!                         ──> the receipt, with all of it
 //! ```
 //! Before the receipt, because nobody looks at a job that has one. It holds nothing up: what cannot be asked or removed now is
-//! told, and `lamp sweep --residue` finds it. What must never live here: the residue of other jobs.
+//! told, and `lamp sweep --residue` finds it. Not here: the residue of other jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@
 //!         ──> ended by others ──> neither it nor its disk is shown any more ─────────────────────┘
 //! ```
 //! The tags are read in the same decision as each end: a machine that `lamp start` has given to another job meanwhile is not
-//! this job's any more, and lives. What must never live here: whether somebody wants it gone.
+//! this job's any more, and lives. Not here: whether somebody wants it gone.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

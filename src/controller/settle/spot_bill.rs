@@ -4,7 +4,7 @@
 //!   Act::Settle ──> policy::billing::billed_cost: does its price move? ──> Cloud::spot_prices ──> policy::billing::billed_cost ──> settled.json
 //! ```
 //! A settled record is written once, and the next attempt and the receipt wait for it: who gets no answer does not ask again, and
-//! the record says the most that it can have cost, as an estimate. What must never live here: arithmetic.
+//! the record says the most that it can have cost, as an estimate. Not here: arithmetic.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@
 //! ```
 //! The job root may be down: then nobody is ended but whose hard cap has passed, which stands in the machine's own tags. No
 //! region and no object is waited for longer than its share, so that what is sick hides nothing else. The clock of whoever
-//! makes a visit must be one of the cloud's own. What must never live here: an opinion about what an orphan is.
+//! makes a visit must be one of the cloud's own. Not here: an opinion about what an orphan is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

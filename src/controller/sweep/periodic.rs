@@ -6,7 +6,7 @@
 //!                                                        a minute later: all of it once more ──> terminate
 //! ```
 //! A machine whose attempt this daemon drives is judged there at every tick, so that a sweep reads nothing of it: what it
-//! costs grows with regions and pages, not with jobs. What must never live here: an opinion about what an orphan is.
+//! costs grows with regions and pages, not with jobs. Not here: an opinion about what an orphan is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

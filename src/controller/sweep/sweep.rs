@@ -4,7 +4,7 @@
 //!   regions of the account ──> describe by owner tag ──> records and heartbeat of each ──> policy::lifecycle::orphan
 //!                                         orphan ──> a minute ──> all of it once more ──> terminate
 //! ```
-//! What must never live here: an opinion about what an orphan is.
+//! Not here: an opinion about what an orphan is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What happened: the records of a job and of its attempts.
+//! The records of a job and of its attempts.
 
 pub(crate) mod attempt;
 pub(crate) mod attention;

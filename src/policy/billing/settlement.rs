@@ -41,8 +41,8 @@ fn launched_before(attempt: &AttemptFacts, view: &InstanceView) -> Option<Timest
     (plan.starts.is_none() && elapsed(first, view.launched) > STARTED_AGAIN_AFTER).then_some(first)
 }
 
-/// The settled record of an attempt whose machine ended (`view`), or never existed or is no longer
-/// shown (`None`).
+/// The settled record of an attempt. `view`: its ended machine; `None`: there was none, or the
+/// cloud hides it.
 pub(crate) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
     // A kept machine's earlier time belongs to the attempt that kept it.
     let never_started = continuation::had_no_machine(attempt, view);
@@ -373,8 +373,8 @@ fn last_words(
     })
 }
 
-/// Who asked for the end: the cloud uses one code for us, for a wish, and for a person in the
-/// console.
+/// Names the user or program that asked for the end: the cloud uses one code for us, for a wish,
+/// and for a person in the console.
 fn by_somebody(facts: &Facts<'_>, attempt: &AttemptFacts, cloud: &str) -> String {
     match (our_ending(attempt), Wishes::of(facts.requests).end) {
         (Some(ending), _) => format!("{} ended the machine: {}", ending.by, ending.why),

@@ -1,11 +1,12 @@
-//! Whether the alarm of a machine is to be armed now, or taken off.
+//! Whether to arm a machine's alarm now, or to remove it.
 //!
 //! ```text
-//!   an alarm is asked for, the machine runs ──> arm it, once
-//!   its agent beats, and says that its measurements arrive nowhere ──> take it off: it would take their silence for the machine's
+//!   the plan has an alarm, the machine runs ──> arm it, once
+//!   heartbeats arrive, but its metrics do not ──> remove it: it would mistake missing metrics for a dead machine
 //! ```
-//! An alarm knows no cause. Where metrics alone are lost, whoever drives the job knows better, and the machine has its lease
-//! meanwhile. What must never live here: the rule that an alarm goes by (`job::AlarmRule`), or a call.
+//! An alarm cannot tell causes apart. If only metrics are lost, the controller knows better, and
+//! the lease still protects the machine. `job::AlarmRule` has the alarm's rule. This module makes
+//! no calls.
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use super::reconcile::{Act, AttemptFacts, GuardLeft};
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::AlarmRule;
 
-/// Of a heartbeat that is older nobody knows whether the machine still hangs at its metrics alone. Four may be lost; longer, and the
-/// last word of a machine that hangs takes its alarm off.
+/// With an older heartbeat, the machine may have hung since. Four heartbeats may be lost. With a
+/// longer time, the last heartbeat of a hung machine would remove its alarm.
 const OF_NOW: Duration = Duration::from_secs(90);
 
-/// What is to be done of it now. An attempt that has ended needs none.
+/// The change to the alarm, if any. An ended attempt needs none.
 pub(crate) fn guard(attempt: &AttemptFacts, view: &InstanceView) -> Option<Act> {
     let rule = attempt.plan.launch.as_ref()?.alarm?;
     let watched = &attempt.watched;

@@ -1,51 +1,55 @@
-//! A command that dies within its start-up: is it tried from the checkpoint before?
+//! If a command fails in its start-up: is the previous checkpoint tried?
 //!
 //! ```text
-//!   began from 7 ── fails, no step and no checkpoint since ──> from 6 ── the same ──> from 5 ── the same ──> as any failure
+//!   began from 7 ── fails before a step or checkpoint ──> from 6 ── the same ──> from 5 ── the same ──> as any failure
 //! ```
-//! Each file of a checkpoint has the content that was saved; but the script may have been ended while it saved, or have saved what it
-//! cannot load. A start that got going shows that its checkpoint is good. What must never live here: the folder, the store.
+//! Each checkpoint file matches what was saved. But the script may have been stopped during its
+//! save, or have saved something it cannot load. Progress after the start shows that the checkpoint
+//! is good.
 
 use crate::job::{CheckpointNo, ExitStatus};
 use crate::market::Span;
 
-/// So often in an attempt. The newest may be torn, and the one before it by the same fault; a third that fails as well is not to blame.
-/// More starts cost the time of a start-up each.
+/// Rollbacks per attempt. The newest checkpoint may be incomplete, and the one before it for the
+/// same cause. If a third fails too, the checkpoints are not the cause, and each start costs a
+/// start-up.
 pub const GOES_BACK_MAX: u32 = 2;
 
-/// A start-up: imports, data and a large model need minutes. Longer, and a script that says nothing of its steps, and fails at its work, goes
-/// back for nothing and does an interval of work once more.
+/// Length of a start-up: imports, data and a large model take minutes. With more, a script without
+/// steps that fails in its work goes back for nothing and repeats an interval of work.
 const START_UP: Span = Span::from_secs(600);
 
-/// How long a start from an older checkpoint must live before what it leaves is kept, at least; and how many times longer than those that
-/// died. Shorter, and a log that it wrote makes the old one the newest; longer puts off a save of a script that tells no steps.
+/// How long a start from an older checkpoint must run before its saves are kept: at least a minute,
+/// and three times as long as the failed starts. With less, a log file could make the old
+/// checkpoint the newest. With more, saves of a script without steps are delayed.
 const LIVES: Span = Span::from_secs(60);
 const LIVES_TIMES: u32 = 3;
 
-/// A command that is not there, or cannot be executed: no checkpoint is to blame.
+/// Exit codes for a missing or non-executable command: not the checkpoint's fault.
 const NO_COMMAND: [i32; 2] = [126, 127];
 
-/// SIGHUP, SIGINT, SIGKILL and SIGTERM: somebody ended it. A shell reports them as 128 and the number.
+/// SIGHUP, SIGINT, SIGKILL and SIGTERM: the process was stopped from outside. A shell reports 128
+/// plus the number.
 const BY_SOMEBODY: [i32; 4] = [1, 2, 9, 15];
 
-/// What is known of the newest start of the command.
+/// The facts about the newest start of the command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartUp {
-    /// The newest complete checkpoint then.
+    /// The newest complete checkpoint at the start.
     pub from: CheckpointNo,
-    /// The folder held this one and nothing newer.
+    /// The folder held exactly this checkpoint and nothing newer.
     pub exact: bool,
     pub lived: Span,
-    /// It has told a step beyond its checkpoint, or a new one is complete.
+    /// It reported a step beyond its checkpoint, or completed a new one.
     pub is_going: bool,
-    /// How often this attempt went back before.
+    /// Earlier rollbacks in this attempt.
     pub times: u32,
-    /// There is no older one, or it cannot be brought back.
+    /// There is no older checkpoint, or it cannot be restored.
     pub is_last: bool,
 }
 
 impl StartUp {
-    /// Whether a start that ended so may have died of its checkpoint.
+    /// Whether the checkpoint may have caused this failure.
     pub fn died_of_it(&self, exit: ExitStatus) -> bool {
         !self.is_going && self.lived < START_UP && fails_by_itself(exit)
     }
@@ -54,13 +58,14 @@ impl StartUp {
         self.died_of_it(exit) && self.times < GOES_BACK_MAX && !self.is_last
     }
 
-    /// What is tried next is older than this.
+    /// The next checkpoint to try is older than this.
     pub fn before(&self) -> CheckpointNo {
         if self.exact { self.from } else { self.from.next() }
     }
 }
 
-/// How long a start must live before what it leaves counts, where those before it died after `longest` at the latest.
+/// How long a start must run before its saves count; `longest` is the longest failed start before
+/// it.
 pub fn must_live(longest: Span) -> Span {
     Span::from_secs(longest.duration().as_secs().saturating_mul(LIVES_TIMES.into())).max(LIVES).min(START_UP)
 }

@@ -1,33 +1,33 @@
-//! Whether what a job has stored may be deleted.
+//! Whether a job's stored data may be deleted.
 //!
 //! ```text
-//!   ours, ended ──> nobody could go on from it ──> may go
-//!               └─> what it would go on from ──> keeps no machine, and no job needs its checkpoints ──> may go
+//!   ours, ended ──> data that no job could continue from ──> may go
+//!               └─> data to continue from ──> keeps no machine, its checkpoints are unused ──> may go
 //! ```
-//! What a job began from stays until that job has succeeded, or goes too: its newest checkpoint may still be of the job before
-//! it. What must never live here: a call.
+//! A job's starting point stays until that job succeeds or is deleted too, because its newest
+//! checkpoint may belong to the job before. This module makes no calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::job::{JobId, JobOutcome, StoredKind};
 
-/// What is known of one job of the job root.
+/// The facts about one job of the job root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFacts {
     pub job: JobId,
-    /// Whose its machines were; `None`: no record says.
+    /// Owner of its machines; `None`: not recorded.
     pub owner: Option<String>,
-    /// How it ended; `None`: it has not, as far as anybody knows.
+    /// How it ended; `None`: it has not, as far as known.
     pub outcome: Option<JobOutcome>,
-    /// A machine of it stands still with its disk.
+    /// It keeps a stopped machine with its disk.
     pub keeps_machine: bool,
-    /// Whose checkpoint it began from.
+    /// The job whose checkpoint it began from.
     pub from: Option<JobId>,
-    /// What it would go on from was discarded before.
+    /// Its own starting points were deleted before.
     pub is_discarded: bool,
 }
 
-/// What is in the way.
+/// The reason against a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hindrance {
     UnderWay,
@@ -36,20 +36,20 @@ pub enum Hindrance {
     NeededBy(JobId),
 }
 
-/// Whether a job goes on from what is of these kinds.
+/// Whether a job can continue from these kinds of data.
 pub fn is_gone_on_from(kinds: &BTreeSet<StoredKind>) -> bool {
     kinds.contains(&StoredKind::Checkpoints) || kinds.contains(&StoredKind::Code)
 }
 
-/// Of each job that somebody has chosen what is in the way of discarding these kinds of what it stores; `None`: it may go. `jobs`
-/// are all of the job root, and `me` the owner who asks.
+/// For each chosen job, the reason against deleting these kinds of data; `None`: it may go. `jobs`
+/// are all jobs of the job root; `me` is the owner who asks.
 pub fn judge_discard(chosen: &BTreeSet<JobId>, kinds: &BTreeSet<StoredKind>, jobs: &[StoredFacts], me: &str) -> BTreeMap<JobId, Option<Hindrance>> {
     let asked = jobs.iter().filter(|facts| chosen.contains(&facts.job));
     let mut verdicts: BTreeMap<JobId, Option<Hindrance>> = asked.map(|facts| (facts.job.clone(), by_itself(facts, kinds, me))).collect();
     if !kinds.contains(&StoredKind::Checkpoints) {
         return verdicts;
     }
-    // What stays may need another that was to go, which then stays too.
+    // A job that stays may need a job that was to go, which then stays too.
     loop {
         let goes = |job: &JobId| matches!(verdicts.get(job), Some(None));
         let needs = |facts: &&StoredFacts| may_go_on(facts) && !goes(&facts.job);
@@ -59,7 +59,7 @@ pub fn judge_discard(chosen: &BTreeSet<JobId>, kinds: &BTreeSet<StoredKind>, job
     }
 }
 
-/// What has succeeded is started again where it keeps its machine, and then elsewhere where that finds no room.
+/// A successful job can continue on its kept machine, or elsewhere if that one gets no capacity.
 fn may_go_on(facts: &StoredFacts) -> bool {
     (facts.outcome != Some(JobOutcome::Succeeded) || facts.keeps_machine) && !facts.is_discarded
 }

@@ -1,14 +1,14 @@
-//! The cloud shows no machine of a plan: was there one, is it gone, or is it launched now?
+//! The cloud shows no machine for a plan: did one exist, is it gone, or is it launched now?
 //!
 //! ```text
-//!   it was heard of, or is unwanted ── for long enough not shown ──> settled
-//!   it was left lying, and a plan of now would give it more time ──> unwanted: planned anew
-//!   refused ─┬─ nobody can have launched it ───────────────────────> settled
-//!            └─ somebody may have ── long enough not shown ────────> asked once more; refused again: settled
-//!   none of these ────────────────────────────────────────────────> launched, with the token of the plan
+//!   it was heard, or is unwanted ── long enough not shown ──> settled
+//!   the plan is too old, a new one would give more time ────> unwanted: planned anew
+//!   refused ─┬─ no controller can have launched it ─────────> settled
+//!            └─ one may have ── long enough not shown ──────> asked once more; refused again: settled
+//!   otherwise ──────────────────────────────────────────────> launched, with the token of the plan
 //! ```
-//! A machine that may have been launched is shown late, and by its token a second launch is the first one. What must never live
-//! here: what is done with a machine that the cloud does show (`reconcile`).
+//! A launched machine may be shown late. With the plan's token, a second launch returns the first
+//! machine. `reconcile` handles machines that the cloud shows.
 
 use std::time::Duration;
 
@@ -20,68 +20,72 @@ use crate::job::Plan;
 use crate::market::{Cloud, elapsed};
 use crate::policy::billing::settlement::{is_spent, settle};
 
-/// EC2 keeps a client token for at least a day after the machine's end. A plan that was never launched for
-/// almost as long is not launched any more: the same token might then buy a second machine.
+/// EC2 keeps a client token for at least a day after the machine's end. An older plan is not
+/// launched: its token might buy a second machine.
 const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
 
-/// A plan that nobody has launched for so long that a plan of now would end its machine by this much later is not launched any more:
-/// a hard end takes from the work what the plan lay for. A throttled cloud and a lost reply are over sooner, and who drops the
-/// plan waits minutes for certainty; longer, and a short job loses more than that.
+/// Maximum age of an unlaunched plan, measured by the time a new plan would add before the hard
+/// end. A short throttling or a lost reply is over sooner, and a new plan waits minutes for
+/// certainty. With more, a short job loses more time than that.
 const LAIN_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// From the answer that refused a launch to the decision that rests on it: the look at the cloud and at the records between them.
-/// Longer, and another controller was perhaps given meanwhile what was refused; shorter, and a slow cloud is asked over and over.
+/// Maximum age of a refusal for a decision: one look at the cloud and the records. With more,
+/// another controller may have got capacity meanwhile. With less, a slow cloud is asked repeatedly.
 const REFUSED_JUST_NOW: Duration = Duration::from_secs(10);
 
-/// So often it is refused in a row, and then that stands: where a look takes longer than the moment above, every refusal is old.
+/// After this many refusals in a row the refusal stands. If each look takes longer than the limit
+/// above, every refusal is too old.
 const REFUSALS_MAX: u32 = 4;
 
-/// Two clocks that are kept in time are not as far apart.
+/// Largest difference between two synchronised clocks.
 pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(5 * 60);
 
-/// What a job waits for whose machine may have been launched, though nobody has seen it; as it follows on "waits for".
+/// The wait of a job whose machine may have been launched unseen; follows "waits for".
 const CERTAINTY: &str = "certainty that no machine was launched";
 
-/// How long a machine may be invisible after its launch, and how long it must then be missing to be gone.
+/// How long a new machine may be invisible, and how long it must then be missing to be gone.
 fn visibility(cloud: Cloud) -> (Duration, Duration) {
     match cloud {
-        // A folder is there or not. The moment is for another controller between its plan and its launch.
+        // A folder exists or not. The ten seconds are for another controller between its plan and
+        // its launch.
         Cloud::Local => (Duration::from_secs(10), Duration::ZERO),
         Cloud::Aws => (Duration::from_secs(5 * 60), Duration::from_secs(60)),
     }
 }
 
-/// The cloud knows no machine of this plan.
+/// The actions if the cloud shows no machine for this plan.
 pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let nothing = || vec![Act::Settle(Box::new(settle(facts, attempt, None)))];
     if let Some(elsewhere) = belongs_elsewhere(&attempt.plan, facts.owner, facts.here) {
         return if is_over(facts, attempt) { nothing() } else { wait(elsewhere) };
     }
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
-    // Whoever launched it had a clock that was right; this workstation's own may be a day ahead.
+    // The launching controller's clock was right; this workstation's may be a day ahead.
     let now = present(facts, attempt);
-    // A plan that a clock a day ahead has dated is as old as the store says, and as old as it was watched at the least (seed 23000075
-    // of 24 h).
+    // If a clock a day ahead dated the plan, the store's date counts, and at least the time it was
+    // watched.
     let created = attempt.watched.unshown.and_then(|unshown| unshown.planned).unwrap_or(attempt.plan.created);
     let age = elapsed(created, now).max(attempt.watched.missing_for);
-    // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
+    // Uses the steady clock if we asked for it: the launch may be much later than the plan, and a
+    // wall clock can jump.
     let shown_within = attempt.watched.asked_for.unwrap_or(age).min(since_first_word(attempt, now)).min(since_shown_launch(attempt, now));
-    // A kept machine is there or gone: a launch would not bring it back.
+    // A kept machine exists or is gone: a launch would not bring it back.
     let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.watched.shown.is_some() || attempt.plan.starts.is_some();
     let wish = Wishes::of(facts.requests).end;
-    // Whoever slept over a launch buys no machine that is to be out already.
+    // After a long sleep, do not buy a machine whose hard end has passed.
     let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);
-    // The plan is the record, and is never signed anew: what its machine would fetch may be out of reach by now.
+    // The plan is never signed again, so the downloads it signed may have expired.
     let is_late = age > TOKEN_LIVES || is_over || came_too_late(&attempt.plan, now);
     let lain_for = lain_too_long(facts, attempt);
     let unwanted = wish.is_some() || is_late || lain_for.is_some();
-    // Any other controller on this job root may have launched the same plan, by a look of just before the wish: however our own
-    // launches were answered, whatever the plan's age, and by whichever clock the wish is dated. Its look may be two minutes old.
+    // Another controller on this job root may have launched the plan just before the wish. This
+    // holds for every answer to our own launches, every age of the plan, and every clock. Its look
+    // may be two minutes old.
     let theirs_within = if unwanted && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
     let missing_for = attempt.watched.missing_for;
     let unwanted_for = match lain_for {
         _ if wish.is_some() => attempt.watched.wished_for,
-        // Until then another may have launched it, and was right to.
+        // Until then another controller may have launched it correctly.
         Some(lain_for) if !is_late => missing_for.min(lain_for.saturating_sub(CLOCKS_DIFFER)),
         _ => missing_for,
     };
@@ -92,8 +96,8 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let making_sure = |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
     if let Some((_, refusal)) = &attempt.watched.refused {
         let unclear = attempt.watched.unclear;
-        // Another controller may ask too, and be given what was refused here. Who asks with the plan's token then is answered with
-        // that machine; so only a refusal of just now says that nobody has launched it (seeds 6007594 and 7010096 of 24 h).
+        // Another controller may get what was refused here, and the plan's token then returns that
+        // machine. So only a fresh refusal proves that there is none.
         let is_old =
             attempt.watched.refused_for > REFUSED_JUST_NOW && attempt.watched.refusals < REFUSALS_MAX && !existed && !unwanted && !is_spent(attempt);
         return match gone {
@@ -102,8 +106,8 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
             _ => nothing(),
         };
     }
-    // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows. By a
-    // wall clock that is hours ahead it is no fresh plan, so what was seen counts.
+    // The controller that made the plan launches it, or records why not. If both acted, a machine
+    // could have no record. A wall clock may be hours ahead, so the observed time counts.
     let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && missing_for < missing_at_least;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
@@ -114,24 +118,26 @@ pub(crate) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     }
 }
 
-/// How long ago the agent of a machine that the cloud has never shown here took its lease: not long before that it was launched,
-/// whenever it was planned (seed 13000375 of 24 h: a cloud that was throttled for forty minutes, a machine launched by another, and
-/// shown late, whose kernel hung in its first minute). By the machine's own clock, so one that lies ahead of ours says nothing.
+/// Time since the agent took its lease, if the cloud never showed the machine here. It was launched
+/// shortly before that, however old the plan is. Another controller may have launched it after a
+/// long throttling, and it is shown late. This uses the machine's clock, so a time ahead of ours is
+/// ignored.
 fn since_first_word(attempt: &AttemptFacts, now: Timestamp) -> Duration {
     let unseen = attempt.watched.launched_at.is_none();
     let taken = attempt.lease.as_ref().map(|lease| lease.taken).filter(|taken| unseen && elapsed(now, *taken) < CLOCKS_DIFFER);
     taken.map_or(Duration::MAX, |taken| elapsed(taken, now))
 }
 
-/// How long ago a machine was launched that the cloud has shown here, that another launched, and of which nothing was heard: a plan may be
-/// much older, and a stale answer hides what a newer one has shown. What was heard, and what we launched, counts as before.
+/// Time since the shown launch of a machine that another controller launched and that was never
+/// heard. The plan may be much older, and a stale answer can hide a newer one.
 fn since_shown_launch(attempt: &AttemptFacts, now: Timestamp) -> Duration {
     let ours = attempt.watched.asked_for.is_some() || heard(attempt);
     attempt.watched.launched_at.filter(|_| !ours).map_or(Duration::MAX, |launched| elapsed(launched, now))
 }
 
-/// For how long nobody should launch this plan any more, because it has lain too long: nobody with a clock that is kept in time does.
-/// By its own date, which its hard end is counted from: whoever slept while it was written has told the store of it much later.
+/// How long the plan has been too old to launch: no controller with a right clock launches it. Uses
+/// the plan's own date, from which the hard end counts; a controller may have slept while it wrote
+/// the plan.
 pub(crate) fn lain_too_long(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<Duration> {
     let gained = would_gain(facts, &attempt.plan, elapsed(attempt.plan.created, present(facts, attempt)));
     gained.checked_sub(LAIN_MAX).filter(|lain_for| *lain_for > Duration::ZERO)
@@ -141,13 +147,13 @@ fn present(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
     attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now)
 }
 
-/// Whether it is certain by now that nobody launches it any more, nor has launched what is not shown yet.
+/// Whether it is certain that no controller launches it any more, or has launched it unseen.
 pub(crate) fn has_lain_for_sure(lain_for: Duration) -> bool {
     let (visible_within, missing_at_least) = visibility(Cloud::Aws);
     lain_for >= CLOCKS_DIFFER + visible_within + 2 * missing_at_least
 }
 
-/// Whether the machine of a plan, launched now, might have nothing to fetch any more when it has booted.
+/// Whether the plan's signed downloads may have expired by the time a new machine has booted.
 pub(crate) fn came_too_late(plan: &Plan, now: Timestamp) -> bool {
     plan.launch_by.is_some_and(|by| by <= now)
 }

@@ -1,4 +1,4 @@
-//! What happens next to an attempt or a job: reconcile, relaunch, missing machines, requests.
+//! The next step of an attempt or a job: reconcile, relaunch, missing machines, requests.
 
 pub(crate) mod alarm_arming;
 pub mod checkpoint_rollback;

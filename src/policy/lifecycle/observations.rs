@@ -1,6 +1,7 @@
-//! What is known of an attempt beside its plain records: what one controller has seen, and what was looked for at its end.
+//! Facts about an attempt beside its records: observations of one controller, and look-ups at its
+//! end.
 //!
-//! Facts for `reconcile` and `settlement`, gathered by the controller. What must never live here: a conclusion.
+//! The controller gathers them for `reconcile` and `settlement`, which draw the conclusions.
 
 use std::time::Duration;
 
@@ -8,123 +9,126 @@ use jiff::Timestamp;
 
 use crate::job::{CheckpointSummary, Ending, Refusal};
 
-/// What the journal of an attempt says of its checkpoints: it knows more than the last heartbeat.
+/// The journal's data on checkpoints, which is more complete than the last heartbeat.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
     pub resumed_from: Option<CheckpointSummary>,
-    /// Why from that one and not from a newer.
+    /// Why it resumed from this one instead of a newer one.
     pub went_back: Option<String>,
     pub checkpoints: u32,
     pub last_checkpoint: Option<CheckpointSummary>,
 }
 
-/// What one controller has seen with its own eyes, measured on its steady clock. Gone when the controller goes, and then
-/// seen anew: lengths only ever start too short.
+/// Observations of one controller, on its steady clock. A new controller starts again, so durations
+/// are only ever too short.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watched {
-    /// The launch call, or the start of a kept machine, has answered with this machine.
+    /// The launch call, or the start of a kept machine, returned this machine.
     pub launched: Option<String>,
-    /// The machine of this launch that the cloud has shown here, whoever launched it; none of a plan that starts a kept one.
+    /// The machine of this launch that the cloud has shown, whichever controller launched it;
+    /// `None` for a plan that starts a kept one.
     pub shown: Option<String>,
-    /// How long ago the cloud last showed it billing.
+    /// Time since the cloud last showed it billing.
     pub lit_for: Option<Duration>,
-    /// How long ago this controller asked last for the machine in a way that may have made it: answered with a machine, or not
-    /// answered. `None`: never.
+    /// Time since this controller's last request that may have made the machine: it returned one,
+    /// or got no answer. `None`: never.
     pub asked_for: Option<Duration>,
-    /// How long ago this controller was first told that the machine starts.
+    /// Time since this controller first learned that the machine starts.
     pub starts_for: Option<Duration>,
-    /// The launch call was refused: there (with why), or for good.
+    /// The launch call was refused: in that pool (with why), or for good.
     pub refused: Option<(Option<Refusal>, String)>,
-    /// How long ago that was.
+    /// Time since the refusal.
     pub refused_for: Duration,
-    /// How many times in a row since the last launch that may have made it.
+    /// Refusals in a row since the last launch that may have made it.
     pub refusals: u32,
-    /// A launch may have come through of which this controller knows nothing: its answer was lost, or another made the plan.
+    /// A launch may have succeeded unknown to this controller: its answer was lost, or another made
+    /// the plan.
     pub unclear: bool,
-    /// From the first to the last of successive answers of the cloud in which the machine was missing.
+    /// Time between the first and last of successive answers of the cloud without the machine.
     pub missing_for: Duration,
-    /// How long ago this controller first read that somebody wants the job to end.
+    /// Time since this controller first read a wish to end the job.
     pub wished_for: Duration,
-    /// How long the heartbeat has not changed.
+    /// Time since the heartbeat last changed.
     pub silent_for: Duration,
-    /// How long it has come without a pause, in looks without one.
+    /// How long heartbeats have come without a pause.
     pub beats_for: Duration,
-    /// For how long the cloud has said, since that, that the host below the machine fails.
+    /// How long since then the cloud has reported a failing host.
     pub host_fails_for: Duration,
-    /// The silence at the last answer of the cloud in which the machine billed.
+    /// Time without a heartbeat at the last answer that showed the machine billing.
     pub billed_after_beat: Duration,
-    /// Since the first answer in which it did no more; `None`: there was none.
+    /// Time since the first answer that showed it no longer billing; `None`: there was none.
     pub dark_for: Option<Duration>,
-    /// From the last answer in which it billed to that; `None`: one of them is not known here.
+    /// Time between the last billing answer and that one; `None`: one of them is unknown.
     pub unlooked: Option<Duration>,
-    /// When the cloud launched the machine, as it said while it showed it.
+    /// The cloud's launch time, from when it showed the machine.
     pub launched_at: Option<Timestamp>,
-    /// Since when it billed no more, the first that the cloud said of that launch: it dates a machine by its last change alone.
+    /// When it stopped billing, from the cloud's first report for that launch. The cloud dates only
+    /// the last change of a machine.
     pub stood: Option<Timestamp>,
-    /// Of a machine that the cloud does not show any more, or of which it does not say since when it is out.
+    /// For a hidden machine, or an end without a date.
     pub unshown: Option<Unshown>,
-    /// It has beaten since this controller first heard of it: what it says is of now.
+    /// A heartbeat came after this controller first saw one, so its content is current.
     pub beats_on: bool,
-    /// When the newest heartbeat came, by the store's clock: the machine's own may be an hour off.
+    /// Time of the newest heartbeat, by the store's clock: the machine's may be an hour off.
     pub heard_at: Option<Timestamp>,
     /// How long this controller has known it to be settled.
     pub settled_for: Duration,
-    /// How long the outcome has been there.
+    /// How long the outcome has existed.
     pub outcome_for: Duration,
-    /// The number of the last rehearsed interruption that was served.
+    /// Number of the last rehearsed interruption that was done.
     pub interrupt_served: u32,
-    /// What watches the machine from outside, as this controller left it.
+    /// The alarm's state, as this controller left it.
     pub guard: GuardLeft,
-    /// Arming it, or taking it off, has failed, and is not tried again yet.
+    /// Arming or removing it failed, and the retry must wait.
     pub guard_waits: bool,
     pub damaged: Damaged,
     pub ended: Ended,
-    /// The cloud has said that it never stops this machine.
+    /// The cloud refuses to stop this machine, for good.
     pub unstoppable: bool,
 }
 
 /// How a controller left the alarm of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GuardLeft {
-    /// It has done nothing yet, an answer was lost, or it has slept, and others may have done what it does not know.
+    /// It has done nothing yet, an answer was lost, or it slept: others may have changed it.
     #[default]
     Unknown,
     Armed,
     Off,
 }
 
-/// What the store's clock says of an attempt whose machine is not shown any more, or out since nobody knows when: the workstation's own
-/// may be a day off.
+/// Dates by the store's clock, for a hidden machine or an end without a date. The workstation's
+/// clock may be a day off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unshown {
-    /// The present, at that look.
+    /// The time of that look.
     pub now: Timestamp,
-    /// When its plan was written, its outcome, and why one of ours ends it, where these are known.
+    /// When the plan, the outcome and our record of its end were written, if known.
     pub planned: Option<Timestamp>,
     pub outcome: Option<Timestamp>,
     pub ending: Option<Timestamp>,
 }
 
-/// What tells who ended a machine of which the cloud says only that a user did, and since when it had stood. Looked for only then.
+/// Evidence about an end that the cloud attributes to a user, looked up only then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ended {
     pub ending: Option<Ending>,
     pub alarm: AlarmSeen,
 }
 
-/// The alarm of a machine, by the cloud that holds it.
+/// The alarm of a machine, as its cloud reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlarmSeen {
-    /// It was not asked, or did not say.
+    /// Not looked up, or the cloud did not answer.
     #[default]
     Unknown,
     Quiet,
     RangAt(Timestamp),
 }
 
-/// Records of an agent that are there and cannot be read. That they are there says something: a damaged lease, that the
-/// machine has come up; a damaged outcome, that the attempt was at its end, but not whether its machine is. So neither ends
-/// a machine, and neither keeps one that is gone from being settled.
+/// Records of the agent that exist but cannot be read. A damaged lease proves that the machine
+/// booted. A damaged outcome proves that the attempt ended, but not its machine. Neither ends a
+/// machine, and neither delays the settlement of one that is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damaged {
     pub lease: bool,

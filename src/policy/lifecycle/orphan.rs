@@ -1,8 +1,9 @@
-//! Is this machine of ours an orphan: a machine without a living job?
+//! Is our machine an orphan, that is, a machine without an active job?
 //!
-//! One decision for `lamp sweep` (by hand, or by the user's timer lamp-sweep), for the daemon, which sweeps every five minutes,
-//! and for the sweeper in the cloud, which visits as often. All times are by the store's own clock, or by the cloud's: a workstation whose clock is a day off must end nothing. What cannot
-//! be read is unknown, and only the hard cap, which stands in the machine's own tags, counts against the unknown. What must never live here: a call.
+//! `lamp sweep` (by hand, or by the timer lamp-sweep), the daemon and the sweeper in the cloud
+//! share this decision; the last two run every five minutes. All times come from the store's or the
+//! cloud's clock, because a workstation's clock may be a day off. Unreadable facts are unknown.
+//! Then only the hard cap counts, which is in the machine's own tags. This module makes no calls.
 
 use std::time::Duration;
 
@@ -11,34 +12,35 @@ use jiff::Timestamp;
 use crate::instance::{InstanceState, InstanceView};
 use crate::market::elapsed;
 
-/// What is known of one machine.
+/// The facts about one machine.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     pub view: &'a InstanceView,
-    /// Ourselves: what carries another owner's tag is never touched.
+    /// Our owner: machines with another owner's tag are never touched.
     pub owner: &'a str,
     pub records: Records,
     pub heartbeat: Heartbeat,
-    /// The time by the store's clock; `None`: it did not say.
+    /// The store's time; `None`: not reported.
     pub now: Option<Timestamp>,
 }
 
-/// What the job root says of the machine's attempt.
+/// The job root's records of the machine's attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Records {
     /// It did not answer.
     Unknown(String),
-    /// The job is not in this job root: it may be in another one of the same owner.
+    /// The job is not in this job root. It may be in another job root of the same owner.
     NoJob,
     /// Planned, and not settled.
     Open,
-    /// The same, its agent has told since then how it ended, and goes on telling that its machine is there: nobody holds it for a look.
+    /// Not settled, but its agent reported the end at this time, and still sends heartbeats. It is
+    /// not held for the user.
     Ended(Timestamp),
-    /// Settled, or the whole job has its receipt.
+    /// Settled, or the job has its receipt.
     Over,
 }
 
-/// The agent's sign of life.
+/// The agent's newest heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     Unknown(String),
@@ -46,36 +48,38 @@ pub enum Heartbeat {
     At(Timestamp),
 }
 
-/// What is to be done with it.
+/// The decision for the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrphanVerdict {
     Keep {
         why: String,
     },
-    /// It is kept, because something that would tell could not be read.
+    /// It is kept because a fact could not be read.
     Unknown {
         why: String,
     },
-    /// Ours, and nobody here knows its job: another job root of the same owner may. Nothing ends it by itself; a person who names it may.
+    /// Ours, but its job is unknown here; another job root of the owner may have it. Only a person
+    /// may end it, by name.
     Stray {
         why: String,
     },
-    /// An orphan: it is looked at once more, and then ended.
+    /// An orphan: a second look follows, then its end.
     Orphan {
         why: String,
     },
 }
 
-/// A sweep comes every five minutes; between the cap and its visit the agent and the deadline unit have their chance to end
-/// the machine in order.
+/// Time after the cap for the agent and the deadline unit to end the machine properly, before a
+/// sweep does.
 const CAP_SLACK: Duration = Duration::from_secs(120);
 
-/// An agent that has written its outcome powers off within two minutes (the ladder of `Power`), and a controller that is awake ends its
-/// machine a minute after that (`policy::lifecycle::reconcile`). A sweep sooner than both would cut what they do in order; one that comes never
-/// leaves the machine to its hard cap, where its power-off does not work and nobody is awake.
+/// After its outcome an agent powers off within two minutes (the steps of `Power`). An active
+/// controller ends the machine a minute later (`policy::lifecycle::reconcile`). A sweep must come
+/// after both. Without it, a machine whose power-off fails would run to its hard cap when no
+/// controller is active.
 const ENDED_TO_DARK: Duration = Duration::from_secs(5 * 60);
 
-/// Whether a machine lives on past its hard cap, and those who were to end it in order have had their chance.
+/// Whether a machine runs past its hard cap and the time for a proper end.
 pub fn is_past_cap(view: &InstanceView, now: Timestamp) -> bool {
     view.tags.kill_at.is_some_and(|kill_at| now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX))
 }
@@ -89,7 +93,7 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
     }
     let stray = || OrphanVerdict::Stray { why: "its job is not in this job root".into() };
     if !view.state.bills() {
-        // The disk of one that stands bills, and no word to a job that nobody knows gives it up.
+        // Its disk bills, but no request to the unknown job can free it.
         let stands = matches!(view.state, InstanceState::Stopping | InstanceState::Stopped);
         return if stands && facts.records == Records::NoJob { stray() } else { OrphanVerdict::Keep { why: format!("it is {}", view.state) } };
     }
@@ -176,7 +180,7 @@ mod tests {
         assert!(!is_orphan(&machine, "you", Records::Over, lapsed(), Some(at(0))), "somebody else's");
     }
 
-    /// Seed 919 of the false world: its power-off did nothing, its agent beat on, and nobody was awake.
+    /// Its power-off fails, its agent still sends heartbeats, and no controller is active.
     #[test]
     fn what_has_ended_and_cannot_put_itself_out_is_ended_soon_after_and_no_sooner_than_others_would() {
         let ended = |ago: i64| is_orphan(&view(7200, None), "me", Records::Ended(at(ago)), Heartbeat::At(at(5)), Some(at(0)));
@@ -184,7 +188,8 @@ mod tests {
         assert!(!is_orphan(&view(7200, None), "you", Records::Ended(at(3600)), Heartbeat::At(at(5)), Some(at(0))), "somebody else's");
     }
 
-    /// Another job root of ours may know it: only its hard cap, which every root can read, makes it an orphan.
+    /// Another job root of ours may know it. Only its hard cap, which every root can read, makes it
+    /// an orphan.
     #[test]
     fn what_nobody_here_knows_is_a_stray_and_ends_by_no_look() {
         let judged = |view: &InstanceView, owner: &str, records: Records| {

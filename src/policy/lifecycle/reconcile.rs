@@ -1,13 +1,14 @@
-//! The controller's one decision: from the records of a job and the cloud's answer to what is to be done now.
+//! The controller's one decision: from a job's records and the cloud's answer to the next actions.
 //!
 //! ```text
 //!   no attempt, or the last is settled ── relaunch::next ──> create the plan of the next, or write the receipt
-//!   plan, no machine ────────────────────────────────────> launch (again), or settle what never was
+//!   plan, no machine ────────────────────────────────────> launch (again), or settle what never existed
 //!   machine runs ────────────────────────────────────────> wait; end it when it may not run any longer
 //!   machine is gone ─────────────────────────────────────> settle
 //! ```
-//! Level-triggered: the same facts give the same acts, so a controller may die after any of them and another goes on.
-//! An unknown cloud leads to nothing but waiting. What must never live here: a clock, a call.
+//! Level-triggered: equal facts give equal actions, so another controller can continue after any of
+//! them. If the cloud does not answer, the decision is to wait. This module has no clock and makes
+//! no calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,7 @@ use crate::market::{Cloud, Market, Span, elapsed};
 use crate::policy::billing::settlement::settle;
 use crate::policy::purchase::hard_end::Terms;
 
-/// All that is known of a job at one moment.
+/// All facts about a job at one moment.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     pub spec: &'a ResolvedSpec,
@@ -40,22 +41,23 @@ pub struct Facts<'a> {
     pub requests: &'a [Request],
     pub cloud: &'a CloudAnswer,
     pub newest_checkpoint: Option<CheckpointNo>,
-    /// Ourselves: what carries another owner's tag is never touched.
+    /// Our owner: machines with another owner's tag are never touched.
     pub owner: &'a str,
-    /// This workstation as a zone of the local cloud: another one's machines cannot be seen from here.
+    /// This workstation as a zone of the local cloud. It cannot see the machines of other
+    /// workstations.
     pub here: &'a str,
     pub now: Timestamp,
 }
 
-/// What the cloud says of all our machines.
+/// The cloud's answer about all our machines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CloudAnswer {
     Known(Vec<InstanceView>),
-    /// Nobody knows; never the same as "there is none".
+    /// No answer; different from an empty list.
     Unknown(String),
 }
 
-/// The records of one attempt, and what this controller has watched of it.
+/// The records of one attempt, and this controller's observations.
 #[derive(Clone, Debug)]
 pub struct AttemptFacts {
     pub plan: Arc<Plan>,
@@ -63,12 +65,12 @@ pub struct AttemptFacts {
     pub status: Option<Status>,
     pub outcome: Option<Outcome>,
     pub settled: Option<Arc<Settled>>,
-    /// What its journal says, read only when the agent left no outcome.
+    /// Its journal, read only if the agent left no outcome.
     pub journal: Journal,
     pub watched: Watched,
 }
 
-/// What is to be done.
+/// An action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     CreatePlan {
@@ -79,31 +81,32 @@ pub enum Act {
     Launch {
         attempt: AttemptNo,
     },
-    /// The user has asked for more time.
+    /// The user asked for more time.
     RaiseKillAt {
         machine: MachineRef,
         kill_at: Timestamp,
     },
     Terminate {
         machine: MachineRef,
-        /// Whose end this is, which is recorded before it; `None`: the attempt is over already, or its machine ends as it is.
+        /// The attempt that this ends, recorded first; `None`: the attempt is over, or its machine
+        /// is ending.
         ends: Option<AttemptNo>,
         why: String,
     },
-    /// The same for a machine whose disk is all that its job has: it stands still, and keeps it.
+    /// The same for a machine whose disk must stay: it is stopped.
     Stop {
         machine: MachineRef,
-        /// As above.
+        /// As in `Terminate`.
         ends: Option<AttemptNo>,
         why: String,
     },
-    /// Arm what watches the machine from outside, or take it off while that cannot see it.
+    /// Arm the machine's alarm, or remove it while it cannot see the metrics.
     Guard {
         attempt: AttemptNo,
         machine: MachineRef,
         armed: bool,
     },
-    /// A rehearsal was asked for.
+    /// The user asked for a rehearsal.
     Interrupt {
         attempt: AttemptNo,
         machine: MachineRef,
@@ -118,29 +121,30 @@ pub enum Act {
     },
 }
 
-/// An agent that has written its outcome powers off within two minutes (the ladder of `Power`). A third for clocks and
-/// listings; longer only bills.
+/// After its outcome an agent powers off within two minutes (the steps of `Power`). The third
+/// minute is for clocks and listings. With more, the machine bills for nothing.
 const OUTCOME_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
-/// A machine that boots has nothing to save. Its agent may be about to take the lease and end it in order: it gets this
-/// long (row 16 of docs/promises.md: a minute in all, with the tick before and the call after). A cancel saves nothing: on EC2, where an
-/// agent takes minutes to come up, nothing is gained by waiting for it.
+/// A booting machine has nothing to save, but its agent may be about to take the lease and end it
+/// properly. It gets this long (row 16 of docs/promises.md: one minute in all, with a tick and the
+/// call). A cancel on EC2 does not wait, because an agent there needs minutes to boot.
 const WISH_TO_AGENT: Duration = Duration::from_secs(30);
 
-/// What a cancelled workload gets to end by itself before its machine is ended: SIGTERM's grace and the ladder.
+/// Time for a cancelled workload to end by itself before its machine is ended: SIGTERM's grace and
+/// the power-off steps.
 const CANCEL_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
-/// A machine that shuts down for longer hangs in it: the cloud is asked again, which then forces it. It does not bill, but
-/// it holds its quota. Sooner, and a slow end of a healthy machine is cut.
+/// A machine that shuts down for longer hangs. The cloud is asked again and then forces the end.
+/// The machine is not billed but uses its quota. With less, a slow but healthy end is cut off.
 const STUCK: Duration = Duration::from_secs(10 * 60);
 
-/// By what this controller has seen: a workstation whose clock is a day ahead would cut each stop in its first second (seed 21006770
-/// of 24 h).
+/// Uses this controller's own observation. A workstation's clock a day ahead would cut off each
+/// stop in its first second.
 fn is_stuck(attempt: &AttemptFacts) -> bool {
     attempt.watched.dark_for.is_some_and(|dark| dark > STUCK)
 }
 
-/// What is to be done now, in this order.
+/// The actions to take now, in order.
 pub fn reconcile(facts: &Facts<'_>) -> Vec<Act> {
     let mut acts = orphans(facts);
     acts.extend(match facts.attempts.iter().find(|attempt| attempt.settled.is_none()) {
@@ -157,10 +161,10 @@ pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobS
     }
     let Some(last) = last else { return JobState::Submitted };
     match (&last.settled, &last.outcome, &last.status) {
-        // No machine was to be had, and the next place is asked, or waited for.
+        // There was no capacity; the next pool is tried, or waited for.
         (Some(settled), ..) if relaunch::found_no_machine(settled) || relaunch::had_no_machine(settled) => JobState::Provisioning,
         (Some(settled), ..) if settled.because.is_interruption() => JobState::Interrupted,
-        // The controller itself ended that machine, or never launched it, for the sake of the next.
+        // The controller ended that machine, or never launched it, to make room for the next.
         (Some(settled), ..) if settled.because == EndedBecause::Moved => JobState::Provisioning,
         (Some(_), ..) => JobState::Terminating,
         (None, _, Some(status)) if status.phase == AttemptPhase::Held => JobState::Held,
@@ -170,13 +174,13 @@ pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobS
     }
 }
 
-/// Settled attempts as the receipt and `relaunch` want them.
+/// The settled attempts, for the receipt and `relaunch`.
 pub fn history(attempts: &[AttemptFacts]) -> Vec<AttemptRecord> {
     let settled = |attempt: &AttemptFacts| attempt.settled.clone().map(|settled| AttemptRecord { plan: Arc::clone(&attempt.plan), settled });
     attempts.iter().filter_map(settled).collect()
 }
 
-/// Machines of attempts that are over: a launch that came through after all.
+/// Machines of settled attempts: a launch that succeeded after all.
 fn orphans(facts: &Facts<'_>) -> Vec<Act> {
     let CloudAnswer::Known(views) = facts.cloud else { return Vec::new() };
     let ours = views.iter().filter(|view| is_ours(facts, view) && view.state.bills());
@@ -186,14 +190,14 @@ fn orphans(facts: &Facts<'_>) -> Vec<Act> {
     };
     let end = |(view, settled): (&InstanceView, &Settled)| {
         let (machine, why) = (view.machine(), format!("attempt {} is settled, and its machine runs", view.tags.attempt.number()));
-        // Somebody has started it in the console.
+        // A user started it in the console.
         if was_kept(settled, view) { Act::Stop { machine, ends: None, why } } else { Act::Terminate { machine, ends: None, why } }
     };
     ours.filter_map(|view| Some((view, settled(view)?))).map(end).collect()
 }
 
-/// Whether a machine with the name of a plan's job may be the plan's. Jobs of two job roots may have one id: their launches have
-/// not, where the cloud says by which it came.
+/// Whether a machine with the plan's job name can be the plan's. Two job roots may use one job id,
+/// but their client tokens differ.
 pub fn may_be_of(plan: &Plan, view: &InstanceView) -> bool {
     view.client_token.as_ref().is_none_or(|token| *token == plan.client_token)
 }
@@ -202,10 +206,10 @@ fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
     view.tags.owner == facts.owner && view.tags.job == facts.spec.job
 }
 
-/// Why only another controller can see, launch and end the machine of a plan; `None`: this one can.
+/// Why only another controller can see, launch and end a plan's machine; `None`: this one can.
 ///
-/// A machine of the local cloud belongs to its workstation, and a machine to its owner: what this one does not see of them
-/// is unknown, and never gone.
+/// A local machine belongs to its workstation, and every machine to its owner. If this controller
+/// cannot see them, they are unknown, not gone.
 pub fn belongs_elsewhere(plan: &Plan, owner: &str, here: &str) -> Option<String> {
     let theirs = plan.tags.get(OWNER_TAG).filter(|tag| *tag != owner);
     if let Some(theirs) = theirs {
@@ -215,22 +219,23 @@ pub fn belongs_elsewhere(plan: &Plan, owner: &str, here: &str) -> Option<String>
     away.then(|| format!("its machine is on the workstation {}, and this is {here}", plan.offer.zone))
 }
 
-/// The same of a job that may have no plan yet: then its spec says whose it is.
+/// The same for a job that may have no plan yet: then its spec names the owner.
 pub fn is_elsewhere(spec: &ResolvedSpec, attempts: &[AttemptFacts], owner: &str, here: &str) -> Option<String> {
     attempts.last().map_or_else(|| is_of_another(spec.owner(), owner), |last| belongs_elsewhere(&last.plan, owner, here))
 }
 
-/// Why a job without a plan is left to its owner: a machine for it would be bought with another's money.
+/// Why a job without a plan is left to its owner: a launch would spend another owner's money.
 pub fn is_of_another(theirs: Option<&str>, owner: &str) -> Option<String> {
     theirs.filter(|theirs| *theirs != owner).map(|theirs| format!("it is a job of the owner `{theirs}`, and this is `{owner}`"))
 }
 
-/// No machine is under way.
+/// All attempts are settled.
 fn between(facts: &Facts<'_>) -> Vec<Act> {
     let history = history(facts.attempts);
     let elsewhere = is_elsewhere(facts.spec, facts.attempts, facts.owner, facts.here);
     match (relaunch::next(&facts.spec.spec, &history, &Wishes::of(facts.requests), facts.now), elsewhere) {
-        // Another workstation may lack what the job needs, so it goes on where it was; its end anybody may write.
+        // Another workstation may lack the job's files, so the job continues where it was. Any
+        // controller may write its receipt.
         (Next::Attempt { .. }, Some(elsewhere)) => wait(elsewhere),
         (Next::Attempt { not_before, reason, .. }, None) if not_before > facts.now => vec![Act::Wait { until: Some(not_before), why: reason.text }],
         (Next::Attempt { .. }, None) if let Some(why) = continuation::may_still_start(facts) => wait(why),
@@ -270,47 +275,49 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     }
 }
 
-/// It is stopped by force, and what becomes of its disk is found once it stands; nobody who cancels it wants the disk.
+/// A forced stop; the disk is judged once the machine is stopped. A cancelled job does not need its
+/// disk.
 fn stuck_stopping(facts: &Facts<'_>, view: &InstanceView) -> Act {
     let (machine, why) = (view.machine(), format!("it has been stopping for more than {} min", STUCK.as_secs() / 60));
     let unwanted = Wishes::of(facts.requests).end.is_some_and(|wish| wish.cancel) || view.market != Market::OnDemand;
     if unwanted { Act::Terminate { machine, ends: None, why } } else { Act::Stop { machine, ends: None, why } }
 }
 
-/// Whether the agent of an attempt has ever left a record.
+/// Whether the agent of an attempt ever left a record.
 pub(crate) fn heard(attempt: &AttemptFacts) -> bool {
     let Damaged { lease, outcome } = attempt.watched.damaged;
     attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some() || lease || outcome
 }
 
-/// Whether a machine that cannot be seen from here is over by its own records: as [`alive`] ends one that can be seen. Its
-/// own controller is nearer and goes first, if there still is one; a machine that lives all the same ends as an orphan.
+/// Whether the records of an unseen machine show that it is over, as [`alive`] judges a visible
+/// one. Its own controller acts first, if one is active. If the machine still runs, it ends as an
+/// orphan.
 pub(crate) fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let watched = &attempt.watched;
     let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
     let long_ago = |at: Timestamp, time: Duration| elapsed(at, facts.now) > time;
     let ended = attempt.outcome.as_ref().is_some_and(|outcome| watched.outcome_for > OUTCOME_TO_DARK || long_ago(outcome.ended, OUTCOME_TO_DARK));
-    // Whoever saves or obeys is heard meanwhile.
+    // An agent that saves or obeys sends heartbeats meanwhile.
     let unwanted = Wishes::of(facts.requests).end.is_some_and(|wish| wish.is_older(facts.now, CANCEL_TO_DARK));
     let patience = if unwanted { CANCEL_TO_DARK } else { attempt.plan.lease.duration() };
     (ended && !held) || watched.silent_for > patience
 }
 
-/// A host that fails the cloud's checks for so long, under a machine that says nothing for as long, is dead. Sooner, and one that is a few
-/// minutes without a network is given up with its work; later, and it bills for nothing.
+/// Time with failing host checks and without heartbeats until the host counts as dead. With less, a
+/// few minutes without network lose the work. With more, it bills for nothing.
 const HOST_DEAD: Duration = Duration::from_secs(10 * 60);
 
 fn is_host_dead(attempt: &AttemptFacts) -> bool {
     heard(attempt) && attempt.watched.host_fails_for >= HOST_DEAD
 }
 
-/// For how long the machine of an attempt may say nothing.
+/// How long an attempt's machine may be silent.
 pub fn patience(attempt: &AttemptFacts) -> Duration {
     let most = if heard(attempt) { attempt.plan.lease } else { attempt.plan.boot }.duration();
     if is_host_dead(attempt) { most.min(HOST_DEAD) } else { most }
 }
 
-/// The machine is there and bills.
+/// The machine exists and bills.
 fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<Act> {
     let wishes = Wishes::of(facts.requests);
     let watched = &attempt.watched;
@@ -335,7 +342,7 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
         let words = if heard { "no heartbeat" } else { "no word of its agent" };
         let dead = if is_host_dead(attempt) { " where the cloud says that its host fails" } else { "" };
         let why = format!("{words} for {} s, and {} s is the most{dead}", watched.silent_for.as_secs(), patience.as_secs());
-        // With a checkpoint the job goes on elsewhere; without one, all that it has is on this disk.
+        // With a checkpoint the job continues elsewhere. Without one, all its data is on this disk.
         let unwanted = wishes.end.as_ref().is_some_and(|wish| wish.cancel);
         return if !heard && !unwanted && is_all_its_job_has(&attempt.plan, view) { stop(why) } else { terminate(why) };
     }
@@ -362,27 +369,28 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     guard(attempt, view).into_iter().chain(wait(format!("{} is {}", view.id, view.state))).collect()
 }
 
-/// The last interruption that was wished of this attempt and not served yet.
+/// The newest interruption that was requested for this attempt and is not done.
 fn rehearsal(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<(u32, Span)> {
     let newer = |request: &&Request| request.at > attempt.plan.created && request.number > attempt.watched.interrupt_served;
     let wished = facts.requests.iter().rev().filter(newer).find_map(|request| match request.wish {
         Wish::Interrupt { notice } => Some((request.number, notice)),
         _ => None,
     })?;
-    // A notice that stands already was served by a controller before us; one without any time cuts the power, at any time.
+    // An earlier controller has already posted the current notice. A request without notice time
+    // cuts the power at any phase.
     let now = wished.1 == Span::ZERO;
     let status = attempt.status.as_ref()?;
     (now || (status.phase == AttemptPhase::Running && status.notice.is_none())).then_some(wished)
 }
 
-/// The hard cap of a plan as it would be made now, with what the users have added since. Each limit grows by what was added
-/// to it, and the first still counts: more money is no more time where money was not what ran out.
+/// The hard cap of a plan, with the users' extensions. Each limit grows by its own extension, and
+/// the earliest still counts. More money adds no time if the money was enough.
 pub(crate) fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timestamp> {
     plan.kill_at?;
     hard_end(facts, plan, Duration::ZERO)
 }
 
-/// How much later a hard end would be that is counted from so long after the plan.
+/// How much later the hard end would be if it counted from `age` after the plan.
 pub(crate) fn would_gain(facts: &Facts<'_>, plan: &Plan, age: Duration) -> Duration {
     let ends = extended_kill_at(facts, plan).zip(hard_end(facts, plan, age));
     ends.map_or(Duration::ZERO, |(end, of_now)| elapsed(end, of_now))

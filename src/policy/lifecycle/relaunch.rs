@@ -1,11 +1,11 @@
-//! After an attempt has ended: is there another one, and when; or how has the job ended.
+//! After an attempt: is there another one, and when; or how did the job end?
 //!
 //! ```text
 //!   wish to end ─────────────> end
-//!   moved, never launched ───> next attempt, at once; after many plans that nobody launched, later
-//!   interrupted or lost ─────> next attempt, unless a limit says no, or it dies too young too often; after ten in an hour, later
+//!   moved, never launched ───> next attempt, at once; after many unlaunched plans, later
+//!   interrupted or lost ─────> next attempt, unless a limit forbids it or too many ended early; after ten in an hour, later
 //!   no capacity ─────────────> next attempt elsewhere, at once; after many refusals in a row, later
-//!   anything else ───────────> end, with the attempt's own word
+//!   otherwise ───────────────> end, with the attempt's own reason
 //! ```
 
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::policy::billing::end_codes::cloud_text;
 use crate::policy::purchase::hard_end::Terms;
 use crate::policy::purchase::refusal_backoff;
 
-/// What follows.
+/// The decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Another attempt, not before a moment.
+    /// Another attempt, with its earliest time.
     Attempt {
         number: AttemptNo,
         not_before: Timestamp,
@@ -34,45 +34,47 @@ pub enum Next {
     },
 }
 
-/// An attempt that brought less than this, and no checkpoint, died young. A minute is longer than any import of a
-/// framework and shorter than the first step of most trainings.
+/// An attempt with less useful time and no checkpoint ended early. A minute is longer than any
+/// framework import, and shorter than most first steps.
 const YOUNG_USEFUL: Duration = Duration::from_secs(60);
 
-/// So many young deaths within [`YOUNG_WITHIN`] open the breaker. Two happen on a bad day; at three something is wrong.
+/// This many early ends within [`YOUNG_WITHIN`] open the circuit breaker. Two are bad luck; three
+/// show a problem.
 const YOUNG_MAX: usize = 3;
 const YOUNG_WITHIN: Duration = Duration::from_secs(3600);
 
-/// How long the breaker holds. Long enough for a host or a zone to recover; each hold costs nothing but time.
+/// How long the breaker stays open. A host or zone can recover meanwhile, and waiting is free.
 const HOLD: Duration = Duration::from_secs(10 * 60);
 
-/// Young deaths in a row after which the job has failed: three, and two holds that did not help.
+/// Early ends in a row after which the job fails: three, and two waits that did not help.
 const YOUNG_GIVE_UP: usize = 5;
 
-/// So many machines a job may have within [`MACHINES_WITHIN`]; the next waits until one of them is an hour old. A market that takes a
-/// machine every six minutes has nothing to sell: each boots, loads its data and saves at most once. Fewer, and a job that loses
-/// several in a bad hour waits although the next would stay; more, and what a job buys in an hour has no bound that anybody would
-/// expect. Of those that did no work fewer are enough ([`YOUNG_MAX`]).
+/// Machines a job may have within [`MACHINES_WITHIN`]; the next waits until one of them is an hour
+/// old. If the market interrupts a machine every six minutes, it has no stable capacity. With
+/// fewer, a job waits although the next machine might stay. With more, an hour's cost is almost
+/// unbounded. Without work done, the limit is lower ([`YOUNG_MAX`]).
 const MACHINES_MAX: usize = 10;
 const MACHINES_WITHIN: Duration = Duration::from_secs(3600);
-/// The number by which a reason says so.
+/// Key of this number in a reason.
 const MACHINES_AN_HOUR: &str = "machines_an_hour";
 
-/// Between two looks for capacity, when many places in a row had none.
+/// Pause between two tries, after many pools in a row had no capacity.
 const CAPACITY_PAUSE: Duration = Duration::from_secs(60);
 
-/// So many places in a row are asked one after the other: the placement asks none of them twice within minutes. More are
-/// two types in every zone of the largest region; fewer, and a job waits a minute although the next zone has what it needs.
+/// How many pools are tried without a pause; the placement skips recently refused ones. Twelve
+/// covers two types in every zone of the largest region. With fewer, a job waits although the next
+/// zone has capacity.
 const PLACES_AT_ONCE: usize = 12;
 
-/// So many plans in a row that were left lying, and nobody knows of a machine: whatever keeps them from their launch, the next
-/// would lie too. Two or three are a laptop that sleeps; more, and plans are made for ever without a word.
+/// This many unlaunched plans in a row: the next would probably not be launched either. Two or
+/// three come from a sleeping laptop. Without a limit, plans would be made forever and silently.
 const LYING_MAX: usize = 5;
 
-/// Between two of them then, from plan to plan. Each costs nothing but records; longer, and a job waits on after somebody has
-/// mended it.
+/// Pause between such plans. Each costs only records. With more, a job waits on after the problem
+/// is fixed.
 const LYING_PAUSE: Duration = Duration::from_secs(30 * 60);
 
-/// What follows the last of the `history`; with an empty history the first attempt is asked for.
+/// The next step after `history`; with an empty history, the first attempt.
 pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Next {
     let Some(last) = history.last() else { return first(spec, wishes, now) };
     let because = last.settled.because;
@@ -105,8 +107,8 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     again(spec, history, number, &text, now)
 }
 
-/// Of a job whose last launches found no machine: what it waits for, as it follows on "waits for", and when a launch is tried
-/// again. From its records alone, so that anybody can say it.
+/// After failed launches: what the job waits for, following "waits for", and the time of the next
+/// try. It uses only records, so every controller can tell.
 pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Option<(String, Timestamp)> {
     let (found, places) = (found_none(history)?, refused_places(history));
     let Next::Attempt { not_before, .. } = next(spec, history, &Wishes::default(), now) else { return None };
@@ -119,8 +121,8 @@ pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Optio
     Some((format!("a machine: {found}; {when}"), again))
 }
 
-/// Of a job whose machines died young, or were taken, too often: why the next waits, as it follows on "waits for", and when it is
-/// tried. `None`: it does not wait for that.
+/// After too many early ends or interruptions: why the next attempt waits, following "waits for",
+/// and its time. `None`: it does not wait for that.
 pub fn hold(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<(String, Timestamp)> {
     let Next::Attempt { not_before, reason, .. } = next(spec, history, wishes, now) else { return None };
     let young = reason.numbers.get("young_deaths").filter(|_| reason.verdict == "hold" && not_before > now)?;
@@ -132,12 +134,12 @@ pub fn hold(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     Some((format!("a better moment: {why}"), not_before))
 }
 
-/// The last refusals in a row, the newest first.
+/// The latest refusals in a row, newest first.
 fn refused_in_a_row(history: &[AttemptRecord]) -> impl Iterator<Item = &AttemptRecord> {
     history.iter().rev().take_while(|record| found_no_machine(&record.settled))
 }
 
-/// The places that they speak of.
+/// Their pools, without duplicates.
 fn refused_places(history: &[AttemptRecord]) -> Vec<&Offer> {
     let mut places: Vec<&Offer> = Vec::new();
     for offer in refused_in_a_row(history).map(|record| &record.plan.offer) {
@@ -148,7 +150,8 @@ fn refused_places(history: &[AttemptRecord]) -> Vec<&Offer> {
     places
 }
 
-/// Where the last launches found no machine: `no capacity in 3 places, the last g5.xlarge in us-east-1c, spot`.
+/// Where the last launches failed: `no capacity in 3 places, the last g5.xlarge in us-east-1c,
+/// spot`.
 pub fn found_none(history: &[AttemptRecord]) -> Option<String> {
     let last = refused_in_a_row(history).next()?;
     let (refusal, places) = (last.settled.refusal?, refused_places(history).len());
@@ -157,13 +160,13 @@ pub fn found_none(history: &[AttemptRecord]) -> Option<String> {
     Some(if many { format!("{refusal} in {places} places, the last {at}") } else { format!("{refusal}, {at}") })
 }
 
-/// How many machines were taken away or lost.
+/// How many machines were interrupted or lost.
 pub fn interruptions(history: &[AttemptRecord]) -> u32 {
     let taken = history.iter().filter(|record| record.settled.because.is_interruption() && !had_no_machine(&record.settled));
     u32::try_from(taken.count()).unwrap_or(u32::MAX)
 }
 
-/// What a plan of one more attempt may still spend; `None`: no budget was set.
+/// The budget left for one more attempt; `None`: there is no budget.
 pub fn budget_left(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes) -> Option<Usd> {
     let spent: Usd = history.iter().map(|record| record.settled.usd).sum();
     spec.limits.budget.map(|budget| budget + wishes.more_budget - spent)
@@ -180,8 +183,8 @@ fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
     })
 }
 
-/// Of a job from before limits were asked for (docs/decisions/0024), or of a schedule from then: nothing is bought for it, and to wait
-/// would be to wait for ever.
+/// A job or schedule from before limits were required (docs/decisions/0024). Nothing is bought for
+/// it, and waiting would never end.
 fn unlimited() -> String {
     format!(
         "it {}, and no machine is bought without one: run it again with one of them, or, where its machine or a checkpoint is kept, \
@@ -211,7 +214,7 @@ fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Ti
     (left <= Usd::ZERO && (priced || history.is_empty())).then(|| end(now, EndedBecause::Budget, "the budget is spent".into()))
 }
 
-/// Another attempt after an interruption or a loss, if it is worth it.
+/// Another attempt after an interruption or a loss, if limits permit.
 fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, now: Timestamp) -> Next {
     let (taken, max) = (interruptions(history), spec.interruptions.max);
     if taken > max {
@@ -241,16 +244,18 @@ fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, 
     Next::Attempt { number, not_before: crowded.max(after_young).unwrap_or(now), reason }
 }
 
-/// Until when as many machines as a job may have in an hour were bought within the last one; `None`: they were not.
+/// Until when the job must wait because it had [`MACHINES_MAX`] machines within the last hour;
+/// `None`: no wait.
 fn crowded_until(history: &[AttemptRecord], now: Timestamp) -> Option<Timestamp> {
     let bought = history.iter().rev().filter(|record| record.settled.instance.is_some() || record.settled.billed_from.is_some());
-    // A plan of a clock that was ahead says nothing of now, and must not hold the next until then.
+    // A plan dated in the future comes from a wrong clock and must not delay the next.
     let tenth = bought.map(|record| record.plan.created).filter(|created| *created <= now).nth(MACHINES_MAX - 1)?;
     let until = tenth.saturating_add(MACHINES_WITHIN).unwrap_or(now);
     (until > now).then_some(until)
 }
 
-/// Why the next attempt waits, where many plans in a row were never launched and nobody knows why: somebody has to hear of it.
+/// Why the next attempt waits after many unlaunched plans without a known reason; the user must be
+/// told.
 pub fn left_lying(history: &[AttemptRecord]) -> Option<String> {
     let last = history.last()?;
     let lying = history.iter().rev().take_while(|record| had_no_machine(&record.settled)).count();
@@ -265,8 +270,8 @@ fn died_young(record: &AttemptRecord) -> bool {
     record.settled.because.is_interruption() && !worked && !had_no_machine(&record.settled)
 }
 
-/// Whether it is certain that nothing was ever launched, though nobody refused it: a plan that was left lying. No machine was
-/// lost, and no place has shown that it has none.
+/// Whether a machine was certainly never launched, and not because of a refusal: an unlaunched
+/// plan. It is neither a loss nor a capacity error.
 pub(crate) fn had_no_machine(settled: &Settled) -> bool {
     settled.because == EndedBecause::Lost && settled.instance.is_none() && settled.billed_from.is_none()
 }
@@ -280,12 +285,13 @@ fn ended_at(record: &AttemptRecord, now: Timestamp) -> Timestamp {
     told_end(record).min(now)
 }
 
-/// By whoever wrote it down.
+/// By the clock of the controller that recorded it.
 fn told_end(record: &AttemptRecord) -> Timestamp {
     record.settled.billed_to.unwrap_or(record.plan.created)
 }
 
-/// So long after its end the next may begin. One that ended in the future would hold the next until then.
+/// The earliest time of the next attempt after a pause. An end dated in the future does not delay
+/// it.
 fn held(record: &AttemptRecord, pause: Duration, now: Timestamp) -> Timestamp {
     refusal_backoff::ago(told_end(record), now).map_or(now, |_| ended_at(record, now).saturating_add(pause).unwrap_or(now))
 }
@@ -298,12 +304,12 @@ fn asked(wish: &EndWish) -> String {
     format!("{} by {}", if wish.cancel { "cancelled" } else { "stopped" }, wish.by)
 }
 
-/// Why the attempt ended, in the words of whoever knows best.
+/// Why the attempt ended, from the best source.
 fn own_words(record: &AttemptRecord) -> String {
     why_ended(record).unwrap_or_else(|| record.settled.because.word().replace('_', " "))
 }
 
-/// Why an attempt ended, where its agent, its workload or the cloud has said more than the word of its end.
+/// Why an attempt ended, if its agent, its workload or the cloud reported more than the end's word.
 pub fn why_ended(record: &AttemptRecord) -> Option<String> {
     let settled = &record.settled;
     let said = settled.outcome.as_ref().and_then(|outcome| outcome.reasons.last()).map(|reason| reason.text.clone());

@@ -1,7 +1,7 @@
-//! All requests of a job, folded into what they ask for together. The agent and the controller obey the same fold.
+//! Combines all requests of a job. The agent and the controller obey the same result.
 //!
-//! A wish is never lost and never counted twice: the fold reads every request each time, so a crash in between changes
-//! nothing. A cancel wins over a stop whatever the order. What must never live here: whether a wish was obeyed already.
+//! Every request is read each time, so a crash can neither lose a wish nor count it twice. A cancel
+//! overrides a stop in any order. Whether a wish was obeyed is decided elsewhere.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use super::missing_machine::CLOCKS_DIFFER;
 use crate::job::{AttemptNo, EndedBecause, Request, Wish};
 use crate::market::{FallbackCost, Market, Span, Usd, elapsed};
 
-/// What people ask for, in one place.
+/// The combined wishes of all users.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Wishes {
     pub end: Option<EndWish>,
-    /// Added to `max_runtime` and the deadline, and to the time that a machine is held after the end.
+    /// Added to `max_runtime`, to the deadline, and to the time a machine is held after the end.
     pub more_time: Span,
     pub more_budget: Usd,
-    /// How much dearer a machine may be now than the spec says.
+    /// A higher cost limit for a fallback machine than in the spec.
     pub fallback_cost: Option<FallbackCost>,
-    /// The number of the newest request for a checkpoint.
+    /// Number of the newest request for a checkpoint.
     pub checkpoint: Option<u32>,
-    /// The number of the newest request for more time: it also restarts the idle clock.
+    /// Number of the newest request for more time, which also restarts the idle clock.
     pub extended: Option<u32>,
-    /// The newest wish of a controller to go on on another market.
+    /// The newest wish of a controller to continue on another market.
     pub moves: Option<MoveWish>,
 }
 
-/// A controller's wish that an attempt makes room for the next, on another market.
+/// A controller's wish to end an attempt so that the next runs on another market.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveWish {
     pub attempt: AttemptNo,
@@ -36,7 +36,7 @@ pub struct MoveWish {
     pub by: String,
 }
 
-/// A person's wish that ends the job: the first cancel, or else the first stop.
+/// A person's wish to end the job: the first cancel, otherwise the first stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndWish {
     pub cancel: bool,
@@ -59,7 +59,7 @@ impl Wishes {
                     if let Some(wider) = fallback_cost {
                         folded.fallback_cost = Some(folded.fallback_cost.map_or(wider, |known| known.or_wider(wider)));
                     }
-                    // Whoever only allows a dearer machine gives nothing that runs more time.
+                    // A higher fallback cost adds no time to a running machine.
                     if time.is_none() && budget.is_none() {
                         continue;
                     }
@@ -75,13 +75,13 @@ impl Wishes {
 }
 
 impl EndWish {
-    /// Whether it is older than that. One that lies in the future was dated by a clock that is ahead, or is read by one that is behind:
-    /// it was made, and nobody knows when (seed 30000589 of 24 h: a cancel of tomorrow).
+    /// Whether it is older than `than`. A date in the future comes from a wrong clock and counts as
+    /// old, because the wish certainly exists.
     pub fn is_older(&self, now: Timestamp, than: Duration) -> bool {
         elapsed(self.at, now) > than || elapsed(now, self.at) > CLOCKS_DIFFER
     }
 
-    /// Why what it ends has ended.
+    /// The resulting reason for the job's end.
     pub fn because(&self) -> EndedBecause {
         if self.cancel { EndedBecause::UserCancelled } else { EndedBecause::UserStopped }
     }

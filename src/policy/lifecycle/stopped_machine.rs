@@ -1,11 +1,11 @@
-//! A machine that is stopped: nothing computes, and its disk bills on. Is that what was asked for?
+//! A stopped machine computes nothing, and its disk bills. Is that as requested?
 //!
 //! ```text
 //!   ended, and the job file says `stop`  ─> settled; the disk is kept
-//!   ended otherwise, or without a word   ─> terminated, and settled when it is gone
-//!   by us, before its first word         ─> settled: the disk that it was started on stays
-//!   by its alarm, as idle                ─> as the job file says of idle
-//!   stopped by hand, without a word      ─> settled: somebody wants it so, and nothing is launched in its place
+//!   ended otherwise, or without outcome  ─> terminated, and settled when it is gone
+//!   by us, before its first heartbeat    ─> settled: the disk that it was started on stays
+//!   by its alarm, as idle                ─> as the job file says for idle
+//!   stopped by hand, without outcome     ─> settled: the user wants it stopped, and no other machine is launched
 //! ```
 
 use super::continuation::never_came_up;
@@ -27,7 +27,7 @@ pub(crate) fn stopped(facts: &Facts<'_>, attempt: &AttemptFacts, view: &Instance
     }
 }
 
-/// Whether the job file asks to keep the disk of a machine whose attempt ended so.
+/// Whether the job file keeps the disk after such an end.
 pub fn keeps_disk(on: &OnSpec, because: EndedBecause) -> bool {
     let reaction = match because {
         EndedBecause::Succeeded => on.success,

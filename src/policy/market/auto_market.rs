@@ -1,16 +1,17 @@
-//! `market = "auto"`: spot, on-demand or wait, for a job of a controller, now.
+//! `market = "auto"`: spot, on-demand or wait, now, for a controller's job.
 //!
 //! ```text
-//!   spec, attempts, heartbeat ──> work left, what a start takes, what is at risk ─┐
-//!   pool, prices ───────────────> chance that spot is there ──────────────────────┼─> market_choice ──> AutoStep
-//!   deadline ───────────────────> time left, less the end of a job ───────────────┘
+//!   spec, attempts, heartbeat ──> work left, start time, work at risk ─┐
+//!   pool, prices ───────────────> chance of spot capacity ─────────────┼─> deadline_choice ──> AutoStep
+//!   deadline ───────────────────> time left, less the job's end ───────┘
 //! ```
-//! Whether spot can be had, only a launch tells. So capacity counts as there until a launch is refused, and as gone while
-//! that refusal still speaks ([`placement`](crate::policy::purchase::placement)); who leaves a machine on demand for it weighs the chance.
-//! Without a deadline nothing presses: spot, unless its machines live so short that what each start costs makes them the
-//! dearer ones.
+//! Only a launch shows whether spot capacity exists. It counts as there until a launch is refused,
+//! and as gone while that refusal is recent ([`placement`](crate::policy::purchase::placement)).
+//! Before a job leaves an on-demand machine for spot, the chance is weighed. Without a deadline the
+//! job uses spot, unless interruptions are so frequent that the starts make spot more expensive.
 //!
-//! What must never live here: which answers are safe (`market::deadline_choice`), which zone (`placement`), a call.
+//! `deadline_choice` knows which answers are safe, `placement` the zone. This module makes no
+//! calls.
 
 use std::time::Duration;
 
@@ -25,46 +26,48 @@ use crate::instance::Status;
 use crate::job::{AttemptRecord, Plan, Reason, Spec};
 use crate::market::{Market, Span, UsdPerHour, elapsed};
 
-/// A start that nobody has measured: boot, image and drivers take three to five minutes on EC2, an environment of some GB
-/// and a checkpoint as long again.
+/// An unmeasured start: boot, image and drivers take three to five minutes on EC2. An environment
+/// of some GB and a checkpoint take as long again.
 pub const UNMEASURED_START: Duration = Duration::from_secs(10 * 60);
 
-/// From the last useful second of one machine to the launch call for the next: the last save, the power-off, and a listing
-/// that shows it.
+/// From the last useful second on one machine to the next launch call: last save, power-off, and a
+/// listing that shows it.
 const HANDOVER: Duration = Duration::from_secs(2 * 60);
 
-/// The next start may take longer than any before: the deadline rests on it.
+/// The next start may take longer than any before, and the deadline depends on it.
 const START_MARGIN: f64 = 1.25;
 
-/// A job that is still there has work left, whatever was reckoned.
+/// A job that still runs has work left, whatever the estimate says.
 const WORK_LEFT_MIN: Duration = Duration::from_secs(15 * 60);
 
-/// Logs and outputs at the end of a job, beside its last save.
+/// Time for logs and outputs at the end of a job, beside its last save.
 const END_ALLOWANCE: Duration = Duration::from_secs(60);
 
-/// Between two decisions on a machine that runs. The rule gives up slack for it, and every look reads a job.
+/// Time between two decisions on a running machine. The rule gives up this much slack, and every
+/// look reads a job.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5 * 60);
 
-/// The longest that a decision may come late: the rule is safe for looks as far apart as this.
+/// The latest that a decision may come: the rule is safe for looks this far apart.
 const TICK: Duration = Duration::from_secs(6 * 60);
 
 const UNSAVED: &str = "nothing is saved, and to leave it would lose all that it has done";
 
-/// What a decision goes by.
+/// The facts for a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoFacts<'a> {
     pub spec: &'a Spec,
-    /// Attempts that are over, in order.
+    /// Ended attempts, in order.
     pub history: &'a [AttemptRecord],
-    /// The one under way, and its newest heartbeat.
+    /// The current attempt, and its newest heartbeat.
     pub running: Option<(&'a Plan, Option<&'a Status>)>,
-    /// What the users have added to the deadline.
+    /// The users' extensions of the deadline.
     pub more_time: Span,
-    /// The best place on the spot market; `None`: none would fit.
+    /// The best spot pool; `None`: none fits.
     pub spot: Option<SpotPool<'a>>,
-    /// What an hour on demand costs, all in; `None`: none is to be had.
+    /// Total cost of an on-demand hour; `None`: none can be bought.
     pub on_demand: Option<UsdPerHour>,
-    /// How fast the machines are that both prices are for, and the one that runs; work is counted in hours of such machines.
+    /// Speed of the machines of both prices, and of the running one. Work is counted in hours of
+    /// such machines.
     pub speed: f64,
     pub now: Timestamp,
 }
@@ -73,57 +76,57 @@ pub struct AutoFacts<'a> {
 pub struct SpotPool<'a> {
     pub pool: &'a Pool,
     pub hourly: UsdPerHour,
-    /// No refusal speaks against it.
+    /// No recent refusal.
     pub there: bool,
-    /// What other pools are worth beside it, and the chance that one of them is there now.
+    /// The value of other pools, and the chance that one of them has capacity now.
     pub others: Others,
     pub elsewhere: f64,
 }
 
 impl SpotPool<'_> {
-    /// The chance that a spot machine is to be had, there or elsewhere, so many hours from now.
+    /// The chance of spot capacity, here or elsewhere, this many hours from now.
     fn chance(&self, now: Timestamp, in_hours: f64) -> f64 {
         let here = self.pool.spells.chance_there(self.pool.hours_since_look(now) + in_hours);
         1.0 - (1.0 - here) * (1.0 - self.elsewhere)
     }
 }
 
-/// What is to be done about the market.
+/// The decision about the market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoStep {
-    /// The next machine is of this market.
+    /// Buy the next machine on this market.
     Take(Market),
     /// No machine now; look again soon.
     Wait,
-    /// The machine that runs is the right one.
+    /// Keep the running machine.
     Stay,
-    /// It saves and ends, and the job goes on on this market.
+    /// Save and end, then continue on this market.
     Move(Market),
 }
 
-/// The answer with its reason and its numbers.
+/// The decision with its reason and numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AutoVerdict {
     pub step: AutoStep,
     pub reason: Reason,
-    /// Of [`AutoStep::Wait`]: by when a machine on demand is taken at the latest. `None`: nothing presses.
+    /// For [`AutoStep::Wait`]: the latest time to take an on-demand machine. `None`: no deadline.
     pub until: Option<Timestamp>,
 }
 
-/// How the job stands, in hours.
+/// The state of the job, in hours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
-    /// `None`: neither the spec nor the progress says.
+    /// `None`: neither the spec nor the progress gives it.
     pub work_left: Option<f64>,
-    /// The same, or as much as its longest run time allows; where there is none either, more than any machine is reckoned to live.
+    /// The same, or the longest run time; without either, the maximum life of a machine.
     pub work_most: f64,
-    /// From the launch call to work, at most.
+    /// Longest time from the launch call to work.
     pub start: f64,
-    /// What an interruption may cost.
+    /// Work that an interruption may lose.
     pub unsaved: f64,
-    /// Nothing is saved, and `unsaved` is all of its work: whoever leaves a machine loses the same.
+    /// Nothing is saved, and `unsaved` is all of its work. Leaving a machine loses it too.
     pub begins_anew: bool,
-    /// To the moment by which the work must be done; `None`: no deadline.
+    /// Time until the work must be done; `None`: no deadline.
     pub time_left: Option<f64>,
 }
 
@@ -135,13 +138,14 @@ fn time(hours: f64) -> Duration {
     Duration::from_secs_f64((hours * 3600.0).clamp(0.0, 1e9))
 }
 
-/// Between the last useful second of a machine and a limit that ends it: the last save, the workload's end, its outputs.
+/// Time from a machine's last useful second to a limit that ends it: the last save, the workload's
+/// end, its outputs.
 pub fn way_out(spec: &Spec) -> Duration {
     let grace = spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
     grace + spec.watch.term_grace.duration() + END_ALLOWANCE
 }
 
-/// How the job stands now.
+/// The current state of the job.
 pub fn standing(facts: &AutoFacts<'_>) -> Standing {
     let speeds = remaining_work::speeds(facts.spec, facts.history);
     let here = |at_1: Duration| remaining_work::times(at_1, 1.0 / facts.speed);
@@ -152,7 +156,7 @@ pub fn standing(facts: &AutoFacts<'_>) -> Standing {
     let work_most = work_left.unwrap_or(run_time.min(LIFE_HOURS_MAX));
     let unsaved = match &facts.spec.checkpoint {
         Some(checkpoint) => hours(checkpoint.interval.duration() + checkpoint.grace.duration()),
-        // All of it, and what is still to come.
+        // All of it, including the work to come.
         None => limits.work.map_or(run_time, |work| hours(here(work.duration()))).max(work_left.unwrap_or(0.0)),
     };
     let time_left = limits.deadline.map(|deadline| {
@@ -169,14 +173,14 @@ fn start_hours(facts: &AutoFacts<'_>) -> f64 {
     reckoned_start_hours(here.chain(earlier).max())
 }
 
-/// What a start is reckoned to take: the longest that was measured, of this job and of earlier ones, with a margin, and what lies
-/// between two machines; whole minutes, so that a plan that was made for it holds.
+/// Estimated start time: the longest measured one of this and earlier jobs with a margin, plus the
+/// handover. Whole minutes, so that a plan stays valid.
 pub fn reckoned_start_hours(longest: Option<Span>) -> f64 {
     let secs = longest.map_or(UNMEASURED_START.as_secs_f64(), |start| start.secs_f64() * START_MARGIN);
     ((secs + HANDOVER.as_secs_f64()) / 60.0).ceil() / 60.0
 }
 
-/// The decision. `watch` keeps its plan for the rest of the job from one decision to the next.
+/// The decision. `watch` keeps its plan for the rest of the job.
 pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
     let standing = standing(facts);
     if facts.running.is_some() && standing.begins_anew {
@@ -191,7 +195,7 @@ pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
     }
 }
 
-/// One market is all there is.
+/// Only one market is possible.
 fn only(facts: &AutoFacts<'_>, market: Market, why: &str) -> AutoVerdict {
     let step = if facts.running.is_some() { AutoStep::Stay } else { AutoStep::Take(market) };
     AutoVerdict { step, reason: Reason::new(facts.now, "market", step.word(), format!("{}: {why}", step.words())), until: None }
@@ -208,7 +212,7 @@ fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<
     let (step, text) = match here {
         Some(Market::Spot) => (AutoStep::Stay, "the spot machine runs".to_owned()),
         Some(Market::OnDemand) => {
-            // Both starts are paid: the one back, and the one after it is refused or taken.
+            // Two starts are paid: the one back, and the one after a refusal or an interruption.
             let gain = standing.work_left.unwrap_or(0.0).min(life) * (full - spot.hourly.per_hour().dollars());
             let chance = spot.chance(facts.now, 0.0);
             let worth = spot.there && !scarce && chance * gain > 2.0 * standing.start * full;
@@ -230,7 +234,7 @@ fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<
     }
 }
 
-/// What the life of a spot machine is reckoned from: a figure that nobody explains is one that nobody believes.
+/// Where the estimated life of a spot machine comes from, so that users can trust it.
 fn where_from(spells: &ZoneSpells, work_most: f64) -> String {
     let from = match spells.there == ZoneSpells::default().there {
         true => "reckoned from recorded spot capacity: of this pool nothing was seen yet",
@@ -248,7 +252,7 @@ fn under_deadline(
     on_demand: UsdPerHour,
     time_left: f64,
 ) -> AutoVerdict {
-    // Without a word about the work, none of the time can be spared.
+    // Without an estimate of the work, all of the time is needed.
     let work_left = standing.work_left.unwrap_or((time_left - standing.start).max(0.1));
     let here = facts.running.map(|(plan, _)| plan.offer.market);
     let there = here == Some(Market::Spot) || spot.there;
@@ -285,7 +289,7 @@ fn under_deadline(
         (None, MarketStep::Wait) => AutoStep::Wait,
         (Some(Market::Spot), MarketStep::OnDemand) => AutoStep::Move(Market::OnDemand),
         (Some(Market::OnDemand), _) => {
-            // A refusal costs a start on demand, and its time.
+            // A refusal costs an on-demand start and its time.
             let late = MarketFacts { time_left: asked.time_left.saturating_sub(asked.startup), ..asked };
             let refused = watch.decide(&spells, spot.others, &late).on_demand_usd;
             let full = on_demand.per_hour().dollars();
@@ -310,24 +314,25 @@ fn under_deadline(
     AutoVerdict { step, reason, until }
 }
 
-/// A machine on demand that is given up before anybody knows whether spot can be had: where it cannot, a start was paid for
-/// nothing, and its time is gone.
+/// Leaving an on-demand machine for uncertain spot capacity. Without capacity, a start and its time
+/// are wasted.
 struct Try {
-    /// What the rest costs with spot, and what a refusal costs; dollars.
+    /// Cost of the rest with spot, and cost of a refusal, in dollars.
     spot: Option<f64>,
     loss: Option<f64>,
-    /// Since the last look at the pool, hours.
+    /// Hours since the last look at the pool.
     waited: f64,
     work: f64,
     full: f64,
-    /// That spot is there now, and at the next look.
+    /// The chance of spot now, and at the next look.
     chance: f64,
     soon: f64,
 }
 
 impl Try {
-    /// Cheaper than to stay to the end, and not better at the next look: the chance grows with the time since a refusal, and
-    /// meanwhile the full price is paid. After a refusal all of it begins anew.
+    /// Whether it is cheaper than staying to the end, and no better at the next look. The chance
+    /// grows with the time since a refusal, while the full price is paid. A refusal starts this
+    /// over.
     fn is_worth_it(&self) -> bool {
         let (Some(spot), Some(loss)) = (self.spot, self.loss) else { return false };
         let gain = self.chance * (self.work * self.full - spot);
@@ -337,13 +342,13 @@ impl Try {
             return false;
         }
         let grows = self.soon - self.chance;
-        // Long after the last look there is nothing to wait for.
+        // Long after the last look, waiting gains nothing.
         let round = if grows > 1e-9 { (pays_hourly * self.waited + fails) / self.chance } else { 0.0 };
         grows * (loss + round) <= pays_hourly * hours(LOOK_EVERY)
     }
 }
 
-/// What runs, and how long it still starts.
+/// The running machine, and its remaining start time.
 fn running(facts: &AutoFacts<'_>, start_hours: f64) -> Running {
     let Some((plan, status)) = facts.running else { return Running::Nothing };
     let works = status.is_some_and(|status| status.working_since.is_some());

@@ -1,61 +1,66 @@
-//! How long spot capacity stays, and how long it stays away, learned as a zone is watched.
+//! How long spot capacity lasts and how long it stays away, learned by watching a zone.
 //!
-//! A spell is the time for which capacity is there, or gone, without a break. One law describes both kinds: *what has
-//! lasted long lasts longer*. The rate at which a spell of age `a` ends is
+//! A spell is an unbroken period with or without capacity. One law describes both: *the longer a
+//! spell has lasted, the longer it will last*. The rate at which a spell of age `a` ends is
 //!
 //! ```text
 //!   rate(a) = zone * ( 0.8 / (a + 0.3 h)  +  0.05 / h )
-//!             ^       ^                      ^ nothing outlives the day by much
+//!             ^       ^                      ^ few spells exceed a day by much
 //!             |       a power law: half of all fresh spells end in about half an hour, one in ten lasts four hours
-//!             learned: above 1 where spells are shorter than the law says, one number each for there and gone
+//!             learned: above 1 if spells are shorter than the law says; one number each for there and gone
 //! ```
 //!
-//! Recorded launch probes and preemptions (Wu et al., "Can't Be Late", NSDI 2024) follow this law in every zone, machine
-//! type and season that was looked at, up and down alike; `docs/policies.md` has the table. So a zone has two numbers to
-//! learn, and the prior is weak: three spells' worth. Old spells fade with a half-life of a day.
+//! Recorded launch probes and interruptions follow this law in every zone, machine type and season
+//! tested (Wu et al., "Can't Be Late", NSDI 2024); `docs/policies.md` has the table. So a zone has
+//! two numbers to learn. The prior is weak, three spells, and old spells fade with a half-life of a
+//! day.
 //!
-//! What must never live here: prices, deadlines (`horizon`), a guess about a moment that nobody watched.
+//! Prices and deadlines belong to `remaining_cost`. Unwatched time teaches nothing.
 
 use serde::{Deserialize, Serialize};
 
-/// The power of the law. Costs barely depend on it: 0.7 to 1.2 moves the mean by 0.2 %.
+/// Exponent of the law. Costs barely depend on it: from 0.7 to 1.2 the mean moves by 0.2 %.
 const POWER: f64 = 0.8;
 
-/// How young a spell must be to be in danger as much as one of age zero, hours. Launches are refused in bursts of minutes.
+/// Spells younger than this, in hours, are about as fragile as new ones. Launches are refused in
+/// bursts of minutes.
 const YOUNG_HOURS: f64 = 0.3;
 
-/// What ends even the oldest spell, per hour: demand follows the day. Without it a spell of a day would count as eternal.
+/// Ends even the oldest spells, per hour: demand follows the day. Without it a spell of a day would
+/// count as eternal.
 const DAILY_PER_HOUR: f64 = 0.05;
 
-/// How much the law alone counts against what was seen, in spells. At 1 the first short spells frighten the rule for hours;
-/// without end it never learns, which costs 0.15 % of the mean; between 3 and 10 nothing changes.
+/// Weight of the law against observations, in spells. At 1, the first short spells dominate for
+/// hours. Without a limit the zone is never learned, which costs 0.15 % of the mean. From 3 to 10
+/// there is no difference.
 const PRIOR_SPELLS: f64 = 3.0;
 
-/// Half of what was seen is forgotten after this time, hours: a zone's mood changes by the day.
+/// Half-life of observations, in hours: a zone changes from day to day.
 const HALF_LIFE_HOURS: f64 = 24.0;
 
-/// The age given to a spell when the watch begins, hours: it began unseen, so it is not fresh, and nothing says it is old.
+/// Assumed age in hours of a spell at the first look: its beginning was not seen.
 const UNSEEN_AGE_HOURS: f64 = 0.25;
 
-/// Two looks further apart than this do not tell what happened between them, hours. Probes every ten minutes are dense enough.
+/// Two looks further apart than this, in hours, do not show what happened between. Probes every ten
+/// minutes are dense enough.
 pub const GAP_HOURS_MAX: f64 = 0.5;
 
-/// No age matters beyond this, hours.
+/// Ages beyond this, in hours, make no difference.
 const OLD_HOURS: f64 = 1000.0;
 
-/// The step of an integral over a life, hours: finer than the youngest ages of the law.
+/// Integration step over a life, in hours: finer than the youngest ages of the law.
 const LIFE_STEP_HOURS: f64 = 0.1;
 
-/// The mean of all lives is taken over this time, hours: hardly any is longer.
+/// Range in hours for the mean life: few machines run longer.
 const MEAN_OVER_HOURS: f64 = 48.0;
 
-/// The classes of age, hours from; the last has no end. Finer where the law is steep.
+/// Lower bounds of the age classes, in hours; the last is open. Finer where the law is steep.
 pub const AGES: [f64; CLASSES] = [0.0, 1.0 / 6.0, 1.0 / 3.0, 0.5, 2.0 / 3.0, 1.0, 4.0 / 3.0, 2.0, 8.0 / 3.0, 4.0, 16.0 / 3.0];
 
-/// How many classes of age there are.
+/// Number of age classes.
 pub const CLASSES: usize = 11;
 
-/// The rate of ending in each class of age, per hour.
+/// The rate of ending in each age class, per hour.
 pub type Rates = [f64; CLASSES];
 
 /// The class of an age.
@@ -68,7 +73,7 @@ fn ends_between(from_hours: f64, to_hours: f64) -> f64 {
     POWER * ((to_hours + YOUNG_HOURS) / (from_hours + YOUNG_HOURS)).ln() + DAILY_PER_HOUR * (to_hours - from_hours)
 }
 
-/// What was seen of one kind of spell: how many ended, and how many the law had expected to end in the time watched.
+/// Observations of one kind of spell: how many ended, and how many the law expected in that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     ended: f64,
@@ -82,7 +87,7 @@ impl Seen {
         self.expected *= kept;
     }
 
-    /// How much likelier than the law says a spell ends here: above 1 is worse than usual for capacity that is there.
+    /// How much faster than the law spells end here. Above 1 is bad for existing capacity.
     pub fn factor(&self) -> f64 {
         (PRIOR_SPELLS + self.ended) / (PRIOR_SPELLS + self.expected)
     }
@@ -92,11 +97,11 @@ impl Seen {
     }
 }
 
-/// The law's rates of ending, so many times.
+/// The law's rates of ending, times a factor.
 pub fn rates(factor: f64) -> Rates {
     std::array::from_fn(|class| {
         let from = AGES[class];
-        // The last class stands for ages up to three times its beginning.
+        // The last class represents ages up to three times its lower bound.
         let to = AGES.get(class + 1).copied().unwrap_or(3.0 * from);
         factor * ends_between(from, to) / (to - from)
     })
@@ -107,12 +112,12 @@ pub fn rate_at(age_hours: f64) -> f64 {
     POWER / (age_hours + YOUNG_HOURS) + DAILY_PER_HOUR
 }
 
-/// The age at which the law's rate is this; 0 for all that is faster than the law ever is.
+/// The age at which the law has this rate; 0 for rates above the law's maximum.
 pub fn age_of_rate(rate: f64) -> f64 {
     (POWER / (rate - DAILY_PER_HOUR).max(POWER / OLD_HOURS) - YOUNG_HOURS).max(0.0)
 }
 
-/// Capacity of one zone and type, as far as it was watched. Serialised, it is what a later job starts from.
+/// Observed capacity of one zone and type. A later job starts from its serialised form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ZoneSpells {
     pub there: Seen,
@@ -120,7 +125,7 @@ pub struct ZoneSpells {
     now: Option<Spell>,
 }
 
-/// The spell that is being watched.
+/// The current spell.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Spell {
     there: bool,
@@ -128,8 +133,8 @@ struct Spell {
 }
 
 impl ZoneSpells {
-    /// One look at the zone, `since_hours` after the one before; `None`: nobody could tell. Looks that are too far apart say
-    /// nothing about the time between them.
+    /// One look at the zone, `since_hours` after the previous one; `None`: unknown. Looks too far
+    /// apart show nothing about the time between.
     pub fn look(&mut self, since_hours: f64, there: Option<bool>) {
         let since = since_hours.max(0.0);
         self.there.fade(since);
@@ -155,20 +160,20 @@ impl ZoneSpells {
         });
     }
 
-    /// The chance that capacity is there so long after the last look. Who looked long ago knows only the share of time for
-    /// which it is there at all.
+    /// The chance of capacity this long after the last look. For an old look, it is the usual share
+    /// of time with capacity.
     pub fn chance_there(&self, hours_since: f64) -> f64 {
         let (there, gone) = (self.there.factor(), self.gone.factor());
         let usual = gone / (there + gone);
         let Some(spell) = self.now else { return usual };
-        // Two states that change into each other lose the memory of where they began at the sum of both rates.
+        // A process with two states forgets its start at the sum of both rates.
         let seen = if spell.there { there / (1.0 - usual) } else { gone / usual };
         let kept = (-seen * ends_between(spell.age_hours, spell.age_hours + hours_since.max(0.0))).exp();
         if spell.there { usual + (1.0 - usual) * kept } else { usual * (1.0 - kept) }
     }
 
-    /// The same zone where capacity is supposed to be there and nobody has looked for long: met at some moment of its life,
-    /// and long lives are met more often. Its rate of ending is that of all lives, one in a mean life.
+    /// The same zone, assuming capacity that was not observed for long. A random moment meets long
+    /// spells more often. Its rate of ending is one per mean life.
     pub fn met(&self) -> ZoneSpells {
         let mean = ZoneSpells { now: Some(Spell { there: true, age_hours: 0.0 }), ..*self }.life_hours(MEAN_OVER_HOURS);
         // The age at which the law ends a spell once in that time.
@@ -176,17 +181,17 @@ impl ZoneSpells {
         ZoneSpells { now: Some(Spell { there: true, age_hours: (power - YOUNG_HOURS).max(0.0) }), ..*self }
     }
 
-    /// The same zone where capacity has come back just now.
+    /// The same zone just after capacity returned.
     pub fn begun(&self) -> ZoneSpells {
         ZoneSpells { now: Some(Spell { there: true, age_hours: 0.0 }), ..*self }
     }
 
-    /// What the newest look said; `None`: nobody has looked.
+    /// The newest look's result; `None`: no look yet.
     pub fn seen(&self) -> Option<bool> {
         self.now.map(|spell| spell.there)
     }
 
-    /// How long capacity that is taken now is expected to stay, hours: up to `most`, for who needs it no longer.
+    /// Expected hours that capacity taken now will last, up to `most`.
     pub fn life_hours(&self, most: f64) -> f64 {
         let from = self.now.filter(|spell| spell.there).map_or(0.0, |spell| spell.age_hours);
         let factor = self.there.factor();
@@ -197,13 +202,13 @@ impl ZoneSpells {
         (0..steps as usize).map(|n| step * (alive(n as f64 * step) + alive((n + 1) as f64 * step)) / 2.0).sum()
     }
 
-    /// How likely capacity that is taken now is there so many hours later.
+    /// The chance that capacity taken now lasts this many hours.
     pub fn outlives(&self, hours: f64) -> f64 {
         let from = self.now.filter(|spell| spell.there).map_or(0.0, |spell| spell.age_hours);
         (-self.there.factor() * ends_between(from, from + hours)).exp()
     }
 
-    /// How old the running spell is, hours; for a time that nobody watched, the age of one that began unseen.
+    /// Age of the current spell in hours; for unwatched time, the age assumed at a first look.
     pub fn age_hours(&self) -> f64 {
         self.now.map_or(UNSEEN_AGE_HOURS, |spell| spell.age_hours)
     }
@@ -284,7 +289,7 @@ mod tests {
     fn what_was_learned_reads_back() {
         let spells = watched(&[(3, true), (2, false)], 0.2);
         let read: ZoneSpells = serde_json::from_str(&serde_json::to_string(&spells).unwrap()).unwrap();
-        // The reader of numbers may be off by the last bit.
+        // JSON parsing may change the last bit.
         let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert_eq!(read.now, spells.now);
         assert!([(read.there, spells.there), (read.gone, spells.gone)].iter().all(|(a, b)| near(a.ended, b.ended) && near(a.expected, b.expected)));

@@ -1,29 +1,32 @@
-//! Which market now: spot, on-demand, or wait? For a job with work left and a deadline.
+//! Spot, on-demand or wait, now? For a job with work left and a deadline.
 //!
 //! ```text
-//!   looks ──> spell (how long capacity stays, learned) ──> horizon (what each answer leads to) ─┐
-//!   time, work, start-up still to pay ──> safe (which answers can still meet the deadline) ─────┴─> the cheapest safe one
+//!   looks ──> capacity_periods (learned) ──> remaining_cost (cost of each answer) ──────────┐
+//!   time, work, start-up still to pay ──> safe (answers that can still meet the deadline) ──┴─> the cheapest safe one
 //! ```
 //!
-//! **Safety** is exact and knows nothing of the model: an answer is safe when, whatever happens to spot by the next tick,
-//! on-demand can then be started and finish in time. With slack = time left - work left:
+//! **Safety** is exact and independent of the model. An answer is safe if on-demand can still be
+//! started at the next tick and finish in time, whatever happens to spot. With slack = time left -
+//! work left:
 //!
 //! | Answer | Safe when |
 //! |---|---|
 //! | wait | slack - tick >= start-up |
 //! | spot | it is there, and slack - (start-up paid in this tick) - (work not saved) >= start-up; or it finishes within the tick |
-//! | on-demand | always: where nothing else is safe, it is what is left |
+//! | on-demand | always: the last resort |
 //!
-//! A job that saves nothing begins anew with each machine. Its spot machine is safe where, all of its work done on it and lost at
-//! the end, all of it can be done once more on demand; and no machine of it that runs is left.
+//! A job without saves begins anew on each machine. Its spot machine is safe if all of its work
+//! could be lost at the end and done again on demand. Such a job never leaves a running machine.
 //!
-//! So a deadline that can be met when the job begins is met for any sequence of availability, if ticks come no later than
-//! they said. Rules that round to whole ticks (the nets of Uniform Progress) give up to two ticks of slack away.
+//! A deadline that can be met at the beginning is therefore met for any course of capacity, if
+//! ticks come in time. Rules that round to whole ticks (the nets of Uniform Progress) give away up
+//! to two ticks of slack.
 //!
-//! The cheapest answer comes from a model of the zone, so a wrong model costs money and never the deadline. Beside the
-//! published rules (Uniform Progress, Wu et al., "Can't Be Late", NSDI 2024): figures in `docs/policies.md`.
+//! A model of the zone chooses the cheapest answer, so a wrong model costs money but never the
+//! deadline. `docs/policies.md` compares it with published rules (Uniform Progress, Wu et al.,
+//! "Can't Be Late", NSDI 2024).
 //!
-//! What must never live here: how long spot stays (`spell`), the prices of zones that were not chosen (`placement`).
+//! `placement` chooses among zones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,43 +37,44 @@ use super::capacity_periods::{ZoneSpells, rates};
 use super::remaining_cost::{Ahead, FRESH_HOURS, Horizon, Moment, Runs, Terms};
 use crate::market::UsdPerHour;
 
-/// Waiting must save this share of what the rest costs. Where it saves nothing, because spot is no cheaper, too short-lived or
-/// too risky, the table's single precision would say to wait or not by its seventh digit, and the slack would be gone for
-/// nothing. On recorded capacity this share is 0.05 % cheaper than none (docs/policies.md).
+/// Waiting must save this share of the remaining cost. If spot is no cheaper, short-lived or risky,
+/// rounding in the table could decide, and slack would be wasted. On recorded capacity this share
+/// is 0.05 % cheaper than none (docs/policies.md).
 const WORTH_WAITING: f64 = 1e-4;
 
-/// Where a spot machine is to be had, to wait for a better moment must save this share of what the rest costs: nobody waits
-/// twenty hours to save three cents of $1.40. On recorded capacity the mean is the same with it and without (docs/policies.md).
+/// While spot is available, waiting must save this share of the remaining cost: a user does not
+/// wait twenty hours to save three cents of $1.40. On recorded capacity the mean is unchanged
+/// (docs/policies.md).
 const WORTH_PASSING: f64 = 0.05;
 
-/// And so many dollars: a plan was seen to wait a day for nine cents, which were a tenth of what the rest cost. More, and a small job
-/// never waits for what is half as dear; less, and people wait for what they would not stoop for. The recorded runs are the same
-/// with it and without (docs/policies.md).
+/// Waiting must also save this many dollars: without it, one plan waited a day for nine cents, a
+/// tenth of the rest. With more, a small job never waits for half the price. On recorded capacity
+/// the mean is unchanged (docs/policies.md).
 const WORTH_PASSING_USD: f64 = 0.25;
 
-/// Times are compared to the millisecond; durations come in whole ones.
+/// Times are compared to the millisecond.
 const TIME_TIE_HOURS: f64 = 1e-3 / 3600.0;
 
 fn hours(duration: Duration) -> f64 {
     duration.as_secs_f64() / 3600.0
 }
 
-/// What is known about spot capacity now.
+/// Current spot capacity, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Capacity {
     There,
     Gone,
-    /// Nobody could tell. Never taken as there.
+    /// Not known; treated as gone, unless a spot machine runs.
     Unknown,
 }
 
-/// What runs now.
+/// The machine that runs now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Running {
     Nothing,
-    /// `startup_left`: until it works.
+    /// `startup_left`: time until it works.
     Spot {
         startup_left: Duration,
     },
@@ -79,21 +83,23 @@ pub enum Running {
     },
 }
 
-/// What a decision goes by.
+/// The facts for a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MarketFacts {
-    /// To the deadline; zero once it has passed.
+    /// Time to the deadline; zero after it.
     pub time_left: Duration,
     pub work_left: Duration,
-    /// Until the next decision, at the latest.
+    /// Longest time until the next decision.
     pub tick: Duration,
-    /// Since the last look at the zone, whoever looked. Ignored on the first.
+    /// Time since the last look at the zone, by any observer. Ignored at the first look.
     pub since_look: Duration,
     pub spot: Capacity,
     pub running: Running,
-    /// From the launch call to useful work: boot, image, setup, checkpoint reload. At most, for the deadline rests on it.
+    /// Longest time from the launch call to useful work: boot, image, setup, checkpoint reload. The
+    /// deadline depends on it.
     pub startup: Duration,
-    /// Work that is lost when spot goes: since the last checkpoint, less what the notice saves.
+    /// Work lost in an interruption: since the last checkpoint, less the work saved after the
+    /// notice.
     pub unsaved: Duration,
     /// Nothing is saved, and `unsaved` is all of the job's work.
     pub begins_anew: bool,
@@ -101,7 +107,7 @@ pub struct MarketFacts {
     pub on_demand_price: UsdPerHour,
 }
 
-/// The answer.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarketStep {
@@ -118,31 +124,30 @@ pub enum Because {
     Cheapest,
     /// The only answer with which the deadline is safe.
     OnlySafe,
-    /// The deadline cannot be promised any more: the fastest way to the end.
+    /// The deadline can no longer be guaranteed: the fastest way to the end.
     Late,
-    /// No work is left.
     Done,
-    /// Nothing is saved: to leave the machine that runs would lose all that it has done.
+    /// Nothing is saved: leaving the running machine would lose all its work.
     Unsaved,
 }
 
-/// The answer with its reason and its numbers.
+/// The decision with its reason and numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MarketVerdict {
     pub step: MarketStep,
     pub because: Because,
-    /// Time left less work left, hours; what is above one start-up can be waited.
+    /// Time left less work left, in hours; the part above one start-up can be waited.
     pub slack_hours: f64,
-    /// Age of the spell of capacity, there or gone, hours.
+    /// Age of the current spell, in hours.
     pub spell_hours: f64,
-    /// What the job will still cost, dollars expected by the model, with each answer that is safe.
+    /// Expected remaining cost in dollars for each safe answer.
     pub wait_usd: Option<f64>,
     pub spot_usd: Option<f64>,
     pub on_demand_usd: Option<f64>,
 }
 
 impl MarketVerdict {
-    /// Why waiting was not taken where it is cheaper, as it follows on the costs; nothing where it is not.
+    /// Why a cheaper wait was not chosen, to follow the costs; empty if waiting is not cheaper.
     pub(crate) fn passes_over(&self) -> String {
         let at_once = self.spot_usd.into_iter().chain(self.on_demand_usd).fold(f64::INFINITY, f64::min);
         match self.wait_usd {
@@ -155,22 +160,22 @@ impl MarketVerdict {
     }
 }
 
-/// What other zones are worth to a job beside the one that was chosen (`zones`). None: as if there were one zone.
+/// The value of other zones beside the chosen one (`zones`). The default means a single zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Others {
-    /// The chance that another has capacity when this one's goes.
+    /// The chance that another zone has capacity when this one's ends.
     pub there: f64,
-    /// How much faster capacity comes back where all of them are looked at: added to this zone's own factor.
+    /// How much faster capacity returns if all zones are watched; added to this zone's factor.
     pub comes_back: f64,
 }
 
-/// The rule over time: what it learned of a zone, and its plan for the rest of the job.
+/// The rule over time: its knowledge of a zone, and its plan for the rest of the job.
 #[derive(Clone, Debug, Default)]
 pub struct MarketWatch {
     spells: ZoneSpells,
     others: Others,
     solved: Option<Solved>,
-    /// The plan is kept to the end, whatever is learned.
+    /// The plan stays fixed to the end, whatever is learned.
     planned: bool,
 }
 
@@ -183,12 +188,13 @@ struct Solved {
 }
 
 impl MarketWatch {
-    /// Goes on with what earlier jobs, probes and interruption notices taught about the zone.
+    /// Continues with what earlier jobs, probes and interruption notices showed about the zone.
     pub fn with_spells(spells: ZoneSpells) -> Self {
         MarketWatch { spells, ..MarketWatch::default() }
     }
 
-    /// Plans a whole job once, to play it many times: nothing is learned meanwhile, and a copy costs nothing.
+    /// Plans a whole job once, to simulate it many times. It learns nothing meanwhile, and copies
+    /// are cheap.
     pub fn planned(spells: ZoneSpells, facts: &MarketFacts) -> Self {
         let (terms, _) = terms(facts, &Others::default());
         let (time_left, slack) = (hours(facts.time_left), hours(facts.time_left) - hours(facts.work_left));
@@ -197,17 +203,17 @@ impl MarketWatch {
         MarketWatch { spells, others: Others::default(), solved, planned: true }
     }
 
-    /// What is known of the zone now, for the next job.
+    /// Current knowledge of the zone, for the next job.
     pub fn spells(&self) -> &ZoneSpells {
         &self.spells
     }
 
-    /// One decision. Looks at the zone are taken from the facts, so each moment is told once.
+    /// One decision. It learns from the facts, so pass each moment only once.
     pub fn step(&mut self, facts: &MarketFacts) -> MarketVerdict {
         let there = match (facts.spot, facts.running) {
             (Capacity::There, _) => Some(true),
             (Capacity::Gone, _) => Some(false),
-            // A spot machine that runs is the proof.
+            // A running spot machine proves capacity.
             (Capacity::Unknown, Running::Spot { .. }) => Some(true),
             (Capacity::Unknown, _) => None,
         };
@@ -215,12 +221,13 @@ impl MarketWatch {
         self.weigh(facts, there, self.spells.age_hours())
     }
 
-    /// One decision with what somebody else knows of the zone, and of others: nothing is taken from the facts.
+    /// One decision with given knowledge of the zone and of others; it learns nothing from the
+    /// facts.
     pub fn decide(&mut self, spells: &ZoneSpells, others: Others, facts: &MarketFacts) -> MarketVerdict {
         self.decide_at(spells, others, spells.age_hours(), facts)
     }
 
-    /// The same where the spell is of that age: of all zones together, it is none's own.
+    /// The same with a given spell age, which for several zones together is no single zone's.
     pub fn decide_at(&mut self, spells: &ZoneSpells, others: Others, age_hours: f64, facts: &MarketFacts) -> MarketVerdict {
         (self.spells, self.others) = (*spells, others);
         let there = matches!(facts.spot, Capacity::There);
@@ -230,7 +237,7 @@ impl MarketWatch {
     fn weigh(&mut self, facts: &MarketFacts, there: Option<bool>, age: f64) -> MarketVerdict {
         let (on, startup_left) = match facts.running {
             Running::Nothing => (Runs::Nothing, 0.0),
-            // Taken back since the last tick, whatever the facts call it.
+            // Interrupted since the last tick, whatever the facts say.
             Running::Spot { .. } if there == Some(false) => (Runs::Nothing, 0.0),
             Running::Spot { startup_left } => (Runs::Spot, hours(startup_left)),
             Running::OnDemand { startup_left } => (Runs::OnDemand, hours(startup_left)),
@@ -268,7 +275,7 @@ impl MarketWatch {
             let owed = if now.on == Runs::OnDemand { now.startup_left } else { terms.startup };
             let ahead = Ahead { wait: f64::INFINITY, spot: f64::INFINITY, on_demand: now.work_left + owed };
             return match now.on {
-                // A spot machine that works is the fastest way where another start would be too late.
+                // A working spot machine is the fastest way if another start would be too late.
                 Runs::Spot if late && now.startup_left <= 0.0 => verdict(MarketStep::Spot, Because::Late, None),
                 _ if slack < owed - TIME_TIE_HOURS => verdict(MarketStep::OnDemand, Because::Late, Some(ahead)),
                 _ => verdict(MarketStep::OnDemand, Because::OnlySafe, Some(ahead)),
@@ -282,7 +289,7 @@ impl MarketWatch {
             ahead.spot = f64::INFINITY;
         }
         let at_once = ahead.spot.min(ahead.on_demand);
-        // In hours on demand, as all that is ahead.
+        // In on-demand hours, like all costs in `ahead`.
         let (worth, least) = if now.there { (WORTH_PASSING, WORTH_PASSING_USD / on_demand_usd) } else { (WORTH_WAITING, 0.0) };
         let step = if ahead.wait < at_once * (1.0 - worth) && ahead.wait < at_once - least {
             MarketStep::Wait
@@ -294,7 +301,8 @@ impl MarketWatch {
         verdict(step, Because::Cheapest, Some(ahead))
     }
 
-    /// The plan for the rest, solved anew when it is old, or when it was made for other terms, or for less slack.
+    /// The plan for the rest. It is solved again if it is old, or was made for other terms or less
+    /// slack.
     fn horizon(&mut self, terms: &Terms, time_left: f64, slack: f64) -> &Horizon {
         let fits = |solved: &Solved| {
             let passed = solved.time_left - time_left;
@@ -310,16 +318,16 @@ impl MarketWatch {
     }
 }
 
-/// The terms of a job, and what an hour on demand costs, dollars.
+/// The terms of a job, and the on-demand price per hour in dollars.
 fn terms(facts: &MarketFacts, others: &Others) -> (Terms, f64) {
     let (spot, on_demand) = (facts.spot_price.per_hour().dollars(), facts.on_demand_price.per_hour().dollars());
-    // Where nothing has a price (a machine of one's own), no market is cheaper.
+    // Without prices (a workstation), no market is cheaper.
     let spot_share = if on_demand > 0.0 { spot / on_demand } else { 1.0 };
     let (startup, unsaved, tick) = (hours(facts.startup), hours(facts.unsaved), hours(facts.tick));
     (Terms { startup, unsaved, begins_anew: facts.begins_anew, tick, spot_share, elsewhere: others.there }, on_demand)
 }
 
-/// Which answers leave the deadline in reach whatever spot does; on-demand always does what can be done.
+/// Which answers keep the deadline reachable whatever spot does; on-demand always does its best.
 struct Safe {
     wait: bool,
     spot: bool,
@@ -330,7 +338,8 @@ impl Safe {
         let spare = now.time_left - now.work_left - terms.startup + TIME_TIE_HOURS;
         let owed = if now.on == Runs::Spot { now.startup_left } else { terms.startup };
         let finishes = now.work_left + owed <= terms.tick.min(now.time_left) + TIME_TIE_HOURS;
-        // Who cannot leave it has started by the time that it is gone, and sees that a tick later.
+        // A job that cannot leave a machine has started by the time it is lost, and sees that a
+        // tick later.
         let starts = if terms.begins_anew { owed + terms.tick } else { owed.min(terms.tick) };
         Safe { wait: spare >= terms.tick, spot: now.there && (finishes || spare >= starts + terms.unsaved) }
     }

@@ -1,4 +1,4 @@
-//! Spot, on demand or wait: the choice under a deadline, from what is known of each pool.
+//! Spot, on-demand or wait: the choice under a deadline, from the knowledge of each pool.
 
 pub mod auto_market;
 pub mod capacity_periods;

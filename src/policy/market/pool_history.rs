@@ -1,11 +1,11 @@
-//! What is known of one pool of spot machines, one type in one zone: kept in the job root, for the jobs that follow.
+//! Knowledge of one spot pool, one type in one zone, kept in the job root for later jobs.
 //!
 //! ```text
-//!   attempts on the spot market ──> looks (there while one runs, gone when it is taken or refused) ──> spells
-//!   attempts on any market      ──> how long a start takes, from the launch call to work
+//!   spot attempts ──> looks (there while one runs, gone when it is interrupted or refused) ──> spells
+//!   all attempts  ──> start times, from the launch call to work
 //! ```
-//! Learning is level-triggered: what ended before the newest look is known already, so that the same history may be shown
-//! again and again, and by several controllers. What must never live here: a file.
+//! Learning is level-triggered: attempts that ended before the newest one are skipped. The same
+//! history may be passed again, and by several controllers. This module uses no files.
 
 use std::time::Duration;
 
@@ -16,25 +16,26 @@ use super::capacity_periods::ZoneSpells;
 use crate::job::{AttemptRecord, EndedBecause, RECORD_FORMAT, Refusal};
 use crate::market::{Market, Offer, Span, elapsed};
 
-/// So many starts are remembered: the longest of them counts, and an image that was slow a month ago is forgotten.
+/// How many starts are kept. The longest counts, and a slow image of a month ago is forgotten.
 const STARTS_KEPT: usize = 5;
 
-/// Between two looks that a running machine stands for: two looks further apart than half an hour would say nothing.
+/// Time between the looks that a running machine stands for. Beyond half an hour they would teach
+/// nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// `market/<zone>/<type>.json` in the job root. Statistics: of two controllers that write at once the later one wins, and
-/// what is lost is a few looks.
+/// `market/<zone>/<type>.json` in the job root. If two controllers write at once, the later wins,
+/// and a few looks are lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
     pub format: u32,
     pub zone: String,
     pub instance_type: String,
-    /// The newest look. `None`: nobody has looked.
+    /// Time of the newest look. `None`: no look yet.
     pub looked: Option<Timestamp>,
     pub spells: ZoneSpells,
-    /// From the launch call to work, of the newest machines, on either market.
+    /// Times from the launch call to work, for the newest machines on both markets.
     pub starts: Vec<Span>,
-    /// The end of the newest attempt that was learned from.
+    /// End of the newest attempt that was learned.
     pub learned: Option<Timestamp>,
 }
 
@@ -55,7 +56,7 @@ impl Pool {
         self.zone == offer.zone.as_str() && self.instance_type == offer.instance_type
     }
 
-    /// Learns from attempts that are over, in order; says whether there was anything new.
+    /// Learns from ended attempts, in order; returns whether any was new.
     pub fn learn(&mut self, history: &[AttemptRecord]) -> bool {
         let before = self.learned;
         for record in history {
@@ -82,7 +83,7 @@ impl Pool {
     fn lived(&mut self, record: &AttemptRecord, ended: Timestamp) {
         let settled = &record.settled;
         if !settled.had_machine() {
-            // Only for want of capacity: a price or a quota says nothing of it.
+            // Only a capacity error counts; a price or quota error shows nothing about capacity.
             if settled.refusal == Some(Refusal::Capacity) {
                 self.look(record.plan.created, false);
             }
@@ -94,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// A spot machine ran there for this time.
+    /// A spot machine ran there during this time.
     pub fn ran(&mut self, from: Timestamp, to: Timestamp) {
         let mut at = from;
         while at < to {
@@ -104,7 +105,7 @@ impl Pool {
         self.look(to, true);
     }
 
-    /// One look; an older one than the newest says nothing new.
+    /// One look; older ones than the newest are skipped.
     fn look(&mut self, at: Timestamp, there: bool) {
         if self.looked.is_some_and(|looked| at < looked) {
             return;
@@ -114,13 +115,13 @@ impl Pool {
         self.looked = Some(at);
     }
 
-    /// How long ago somebody looked, hours; for ever when nobody has.
+    /// Hours since the last look; infinite without one.
     pub fn hours_since_look(&self, now: Timestamp) -> f64 {
         self.looked.map_or(f64::INFINITY, |looked| elapsed(looked, now).as_secs_f64() / 3600.0)
     }
 }
 
-/// From the launch call to work, of one attempt.
+/// Time from the launch call to work, for one attempt.
 pub fn start_of(record: &AttemptRecord) -> Option<Span> {
     let began = record.settled.outcome.as_ref()?.working_since?;
     Some(Span::from_duration(elapsed(record.plan.created, began)))

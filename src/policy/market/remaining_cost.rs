@@ -1,48 +1,51 @@
-//! What the rest of a job will cost, for each way it may go: backward induction from the deadline to now.
+//! The remaining cost of a job for each answer: backward induction from the deadline to now.
 //!
-//! A state is (time left, slack, what runs, whether spot capacity is there and for how long). *Slack* is the time left less
-//! the work left and less the start-up still to pay. It never grows: waiting spends it, each start spends one start-up,
-//! running spends none. So only slack up to today's is looked at, which makes the table small:
+//! A state is (time left, slack, running machine, capacity there or gone, and since when). *Slack*
+//! is the time left, less the work left, less the start-up still to pay. It never grows: waiting
+//! uses it, each start uses one start-up, running uses none. So only slack up to the current one
+//! matters, and the table is small:
 //!
 //! ```text
-//!   wait            slack - step                      costs nothing
-//!   run on          slack                             costs the step at the market's price
+//!   wait            slack - step                      free
+//!   continue        slack                             costs the step at the market's price
 //!   start           slack - startup                   costs the step too
-//!   spot is gone    slack - work that was not saved   and nothing runs; there may be capacity in another zone
+//!   spot is gone    slack - unsaved work              and no machine runs; another zone may have capacity
 //! ```
 //!
-//! A job that saves nothing begins anew where spot is gone, whatever its slack was: with the time left, less all of its work. To
-//! leave its machine would lose the same, so it is never left.
+//! A job without saves begins anew when spot is gone. Its slack is then the time left less all of
+//! its work. Leaving its machine would lose the same, so it never does.
 //!
-//! The deadline is a wall: where nothing runs, a slack below one start-up does not exist; where on-demand runs with less
-//! than that, it runs to the end. Money is counted in hours of on-demand. Puterman, "Markov Decision Processes" (1994),
-//! chapter 4. The chain is `spell`'s. The table's steps are coarse; a decision looks one *tick* ahead
-//! exactly (`ahead`), and whether it is safe is `market::deadline_choice`'s matter.
+//! The deadline is a hard limit. Without a machine, slack below one start-up is excluded. With less
+//! slack than that, an on-demand machine runs to the end. Costs are in hours of on-demand. See
+//! Puterman, "Markov Decision Processes" (1994), chapter 4; the chain is that in
+//! `capacity_periods`. The table's steps are coarse, but a decision looks one *tick* ahead exactly
+//! (`ahead`).
 //!
-//! What must never live here: the rule which answers are safe, a clock.
+//! `deadline_choice` knows which answers are safe. This module has no clock.
 
 use super::capacity_periods::{AGES, CLASSES, Rates, age_class};
 
-/// The table's time step, hours, about: a whole number of ticks. Longer steps miss short spells, shorter ones cost time.
+/// Approximate time step of the table in hours: a whole number of ticks. Longer steps miss short
+/// spells, shorter ones take more CPU time.
 const STEP_HOURS: f64 = 1.0 / 6.0;
 
-/// The most time steps: beyond it (100 hours) the step grows with the horizon, so that a question costs milliseconds.
+/// Most time steps. Beyond 100 hours the step grows, so that a question takes milliseconds.
 const STEPS_MAX: f64 = 600.0;
 
-/// The most cells of slack, for the same reason.
+/// Most slack cells, for the same reason.
 const CELLS_MAX: f64 = 400.0;
 
-/// Cells of slack in one time step: half a step is finer than the start-ups that it measures.
+/// Slack cells per time step: half a step is finer than the start-ups it measures.
 const CELLS_PER_STEP: f64 = 2.0;
 
-/// How long a solved table is used, hours; it keeps the values for that long. What is learned in two hours changes little:
-/// solving four times as often is 0.05 % cheaper.
+/// How long a solved table is used, in hours; it keeps the values for that long. Little is learned
+/// in two hours: solving four times as often is 0.05 % cheaper.
 pub const FRESH_HOURS: f64 = 2.0;
 
-/// More than any job costs, in hours of on-demand: what must not be done.
+/// More than any job costs, in hours of on-demand; marks forbidden states.
 const NEVER: f32 = 1e9;
 
-/// What runs.
+/// The running machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
     Nothing,
@@ -50,18 +53,18 @@ pub enum Runs {
     OnDemand,
 }
 
-/// The terms of a job that do not change from tick to tick. Times in hours.
+/// The terms of a job that stay the same at every tick. Times in hours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
     pub startup: f64,
-    /// Work that is lost when spot goes.
+    /// Work lost in an interruption.
     pub unsaved: f64,
     /// Nothing is saved, and `unsaved` is all of its work.
     pub begins_anew: bool,
     pub tick: f64,
-    /// The price of spot over that of on-demand.
+    /// Spot price divided by on-demand price.
     pub spot_share: f64,
-    /// The chance that another zone has capacity when this one's goes; 0 where there is one zone.
+    /// The chance that another zone has capacity when this one's ends; 0 with a single zone.
     pub elsewhere: f64,
 }
 
@@ -71,13 +74,13 @@ pub struct Moment {
     pub time_left: f64,
     pub work_left: f64,
     pub on: Runs,
-    /// Still to pay on what runs.
+    /// Start-up left on the running machine.
     pub startup_left: f64,
     pub there: bool,
     pub age: f64,
 }
 
-/// What each answer leads to, in hours of on-demand to the end of the job; infinite where it is not to be had.
+/// Cost of each answer to the end of the job, in hours of on-demand; infinite if unavailable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ahead {
     pub wait: f64,
@@ -94,13 +97,13 @@ pub struct Horizon {
     step: f64,
     cell: f64,
     cells: usize,
-    /// How many steps from the deadline the first stage lies.
+    /// Number of steps from the first stage to the deadline.
     top: usize,
-    /// The latest stages, the earliest in time first.
+    /// The kept stages, earliest first.
     stages: Vec<Stage>,
 }
 
-/// Values at one time: a row of slack cells for each of (there or gone) x (what runs) x (age).
+/// Values at one time: a row of slack cells for each (there or gone) x (running machine) x (age).
 type Stage = Vec<f32>;
 
 const ROWS: usize = 5 * CLASSES;
@@ -121,7 +124,8 @@ fn ends_within(rate: f64, hours: f64) -> f64 {
 }
 
 impl Horizon {
-    /// `slack`: of the moment from which it will be asked, or more. `kept_hours`: for how long it will be asked.
+    /// `slack`: the largest slack that will be asked. `kept_hours`: how long the table will be
+    /// used.
     pub fn solve(terms: Terms, (there, gone): (Rates, Rates), time_left: f64, slack: f64, kept_hours: f64) -> Horizon {
         let wanted = STEP_HOURS.max(time_left / STEPS_MAX);
         let tick = terms.tick.max(1e-3);
@@ -155,9 +159,9 @@ impl Horizon {
         let share = self.terms.spot_share as f32;
         let values = |there: bool, on: Runs, class: usize| &later[row(there, on, class) * n..][..n];
         let (of_wait, of_start) = (self.step / self.cell, startup / self.cell);
-        // On-demand that was started with too little slack to be left again runs to the end.
+        // An on-demand machine started with too little slack to leave it runs to the end.
         let to_the_end = |at: f64| (time_left - self.step - startup - at * self.cell).max(0.0) as f32;
-        // Where capacity ends here, another zone may have it.
+        // If capacity ends here, another zone may have it.
         let elsewhere = self.terms.elsewhere as f32;
         for (on, out) in [(Runs::Nothing, &mut scratch.ended_nothing), (Runs::OnDemand, &mut scratch.ended_on_demand)] {
             blend(elsewhere, values(true, on, 0), values(false, on, 0), out);
@@ -213,7 +217,7 @@ impl Horizon {
         }
     }
 
-    /// The cost to the end from a state, at any time left and slack: between the table's points in proportion.
+    /// The cost from a state to the end, interpolated between the table's points.
     fn value(&self, there: bool, on: Runs, class: usize, time_left: f64, slack: f64) -> f64 {
         let work = time_left - slack;
         if work <= 1e-9 {
@@ -235,7 +239,7 @@ impl Horizon {
         lerp(at(&self.stages[k]), at(&self.stages[(k + 1).min(last)]), y - k as f64)
     }
 
-    /// What each answer of this tick leads to.
+    /// The cost of each answer at this tick.
     pub fn ahead(&self, now: &Moment) -> Ahead {
         let Terms { startup, unsaved, begins_anew, tick, spot_share, elsewhere } = self.terms;
         let (class, slack, later) = (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
@@ -271,7 +275,7 @@ fn lerp(from: f64, to: f64, part: f64) -> f64 {
     if part == 0.0 { from } else { from + (to - from) * part }
 }
 
-/// The rows that one step needs in between.
+/// Temporary rows for one step.
 struct Scratch {
     ended_nothing: Vec<f32>,
     ended_on_demand: Vec<f32>,
@@ -314,7 +318,7 @@ fn mix([a, b, c]: [f32; 3], x: &[f32], y: &[f32], z: &[f32], out: &mut [f32]) {
     }
 }
 
-/// The value at this cell, in proportion between two of them; below the first nothing is safe.
+/// The value at a cell, interpolated; below the first cell nothing is safe.
 fn at_cell(values: &[f32], at: f64) -> f32 {
     if at < -1e-9 {
         return NEVER;
@@ -324,7 +328,7 @@ fn at_cell(values: &[f32], at: f64) -> f32 {
     values[i] + (values[i + 1] - values[i]) * (x - i as f64) as f32
 }
 
-/// `out[i] = values[i - by]`, in proportion between two cells; below the first cell `under` says.
+/// `out[i] = values[i - by]`, interpolated; below the first cell `under` gives the value.
 fn shift(values: &[f32], by: f64, out: &mut [f32], under: impl Fn(f64) -> f32) {
     let whole = (by - 1e-9).ceil().max(0.0) as usize;
     let part = (whole as f64 - by).max(0.0) as f32;

@@ -1,12 +1,12 @@
-//! How much work a job has left, and how fast it goes on which machine.
+//! A job's remaining work, and its speed on each machine.
 //!
 //! ```text
-//!   [machine.speed] ──┬─ beside one another ──> speeds
+//!   [machine.speed] ──┬─ relative ────────────> speeds
 //!   attempts' pace ───┘
-//!   progress, checkpoint or limits.work ──────> what is left, counted in time on a machine of speed 1
+//!   progress, checkpoint or limits.work ──────> remaining work, as time on a machine of speed 1
 //! ```
-//! Work is counted on a machine of speed 1, so that what one kind of machine has done can be taken from what another one will
-//! do. Where nobody has named a speed, all of that is time on any machine. What must never live here: a price, a market.
+//! Work is counted on a machine of speed 1, so that work on different machines can be added.
+//! Without configured speeds, it is plain time on any machine.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::instance::Status;
 use crate::job::{AttemptRecord, Plan, Progress, Spec};
 use crate::market::{Offer, Speeds};
 
-/// The pace between two steps leaves evaluations and checkpoints out, which a job has too.
+/// The pace between two steps excludes evaluations and checkpoints, which the job also has.
 const PACE_MARGIN: f64 = 1.1;
 
-/// What the user says of kinds of machines, and what this job's own attempts measured, which goes before it. The first type that
-/// was measured keeps the speed that was said of it; the others are measured against it.
+/// Speeds from the user, overridden by this job's measurements. The first measured type keeps the
+/// user's speed; others are measured against it.
 pub fn speeds(spec: &Spec, history: &[AttemptRecord]) -> Speeds {
     let mut speeds = spec.machine.speed.clone();
     let mut paces: Vec<(&Offer, f64)> = Vec::new();
@@ -35,7 +35,7 @@ pub fn speeds(spec: &Spec, history: &[AttemptRecord]) -> Speeds {
     if let [(first, pace), others @ ..] = paces.as_slice() {
         let said = speeds.of(first);
         let measured: BTreeMap<&str, f64> = others.iter().map(|(offer, other)| (offer.instance_type.as_str(), said * pace / other)).collect();
-        // One that was measured alone says nothing beside another.
+        // A single measurement has nothing to compare with.
         if !measured.is_empty() {
             speeds.measured(&first.instance_type, said);
         }
@@ -44,7 +44,8 @@ pub fn speeds(spec: &Spec, history: &[AttemptRecord]) -> Speeds {
     speeds
 }
 
-/// The work that is left, on a machine of speed 1: what the progress says, else what the spec says less what is done.
+/// The remaining work on a machine of speed 1: from the progress, otherwise from the spec less the
+/// work done.
 pub fn left(spec: &Spec, speeds: &Speeds, history: &[AttemptRecord], running: Option<(&Plan, Option<&Status>)>) -> Option<Duration> {
     let here = running.map_or(1.0, |(plan, _)| speeds.of(&plan.offer));
     let status = running.and_then(|(_, status)| status);
@@ -63,22 +64,22 @@ pub fn left(spec: &Spec, speeds: &Speeds, history: &[AttemptRecord], running: Op
     spec.limits.work.map(|work| work.duration().saturating_sub(done))
 }
 
-/// From the newest checkpoint on, at the last pace that was seen, and where it was.
+/// The work after the newest checkpoint, at the last known pace and on that machine.
 fn left_at_checkpoint(speeds: &Speeds, history: &[AttemptRecord]) -> Option<Duration> {
     let outcomes = || history.iter().rev().filter_map(|record| Some((record.settled.outcome.as_ref()?, &record.plan.offer)));
     let whole = |progress: &&Progress| progress.total.is_some() && progress.secs_per_step.is_some();
     let (progress, offer) = outcomes().find_map(|(outcome, offer)| Some((outcome.progress.as_ref().filter(whole)?, offer)))?;
     let newest = outcomes().find_map(|(outcome, _)| outcome.last_checkpoint.as_ref().or(outcome.resumed_from.as_ref()));
-    // A checkpoint that does not say its step is not a beginning.
+    // A checkpoint without a step cannot be a starting point.
     let step = newest.map_or(Some(0.0), |checkpoint| checkpoint.step)?;
-    // One beyond all that was told is counted in another way: epochs in what is printed, batches in the name of a file.
+    // A step beyond all reported ones uses another unit: epochs in the log, batches in a file name.
     let step = Some(step).filter(|step| progress.step.is_none_or(|told| *step <= told))?;
     let left = ((progress.total? - step) * progress.secs_per_step? * PACE_MARGIN).clamp(0.0, 1e9);
     Some(times(Duration::from_secs_f64(left), speeds.of(offer)))
 }
 
-/// A time, so many times as long.
+/// A duration times a factor.
 pub fn times(time: Duration, factor: f64) -> Duration {
-    // As it is, to the nanosecond, where all machines are alike.
+    // Exact to the nanosecond if all machines are alike.
     if factor == 1.0 { time } else { Duration::from_secs_f64((time.as_secs_f64() * factor).clamp(0.0, 1e9)) }
 }

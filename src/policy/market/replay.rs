@@ -1,12 +1,12 @@
-//! One job played against one course of spot capacity: what it costs, when it ends, how often it is interrupted.
+//! Simulates one job against one course of spot capacity: its cost, end and interruptions.
 //!
 //! ```text
-//!   capacity, tick by tick (recorded, or drawn from the law of a zone) ──┐
-//!   job, prices ─────────────────────────────────────────────────────────┼─> MarketWatch, or one market ──> Ran
+//!   capacity, tick by tick (recorded, or drawn from a zone's law) ──┐
+//!   job, prices ────────────────────────────────────────────────────┼─> MarketWatch, or one market ──> Ran
 //! ```
-//! The rule is the shipped one, with what is known of the zone at the beginning; it does not learn while it is played, so
-//! that one table serves all runs of a job. A deadline, the run time of a machine and a budget end a job as they do in the world:
-//! unfinished, with what it cost until then. What must never live here: a random number from the world; a seed comes in.
+//! It uses the real rule with the initial knowledge of the zone. The rule learns nothing meanwhile,
+//! so that one table serves all runs of a job. A deadline, a machine's run time and a budget end a
+//! job as in reality: unfinished, at its cost so far. Randomness comes only from the given seed.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use crate::job::Spec;
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::purchase::hard_end::{LIFE_MIN, STOP_GRACE};
 
-/// The job that is played.
+/// The job to simulate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Play {
     pub work: Duration,
-    /// `None`: it may take as long as it takes.
+    /// `None`: no deadline.
     pub deadline: Option<Duration>,
-    /// From the launch call to work.
+    /// Time from the launch call to work.
     pub start: Duration,
-    /// Work that an interruption may cost: the time since the last checkpoint.
+    /// Work that an interruption may lose: the time since the last checkpoint.
     pub saves_every: Duration,
     /// It saves nothing, and `saves_every` is all of its work.
     pub begins_anew: bool,
@@ -37,21 +37,21 @@ pub struct Play {
     pub limits: PlayLimits,
 }
 
-/// What ends a job beside its deadline.
+/// The limits of a job beside its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlayLimits {
-    /// The longest that one machine works; a new one begins anew.
+    /// Longest work time of one machine.
     pub max_runtime: Option<Duration>,
-    /// Of all machines together.
+    /// For all machines together.
     pub budget: Option<Usd>,
-    /// What a machine needs of its budget to save and to end, after its last work.
+    /// Time that a machine needs, within its budget, to save and end after its last work.
     pub way_out: Duration,
-    /// What a spot machine's hour is reckoned with where a budget is divided by it: its bid. `None`: its price.
+    /// Hourly spot price for dividing the budget: the bid. `None`: its price.
     pub spot_most: Option<UsdPerHour>,
 }
 
 impl PlayLimits {
-    /// Those of a job, as it was submitted.
+    /// The limits of a job as submitted.
     pub fn of(spec: &Spec) -> PlayLimits {
         let (limits, way_out) = (&spec.limits, auto_market::way_out(spec));
         let max_runtime = limits.max_runtime.map(|time| time.duration().saturating_sub(way_out));
@@ -60,20 +60,20 @@ impl PlayLimits {
 }
 
 impl Play {
-    /// A deadline beyond all that is played is as good as the last one that is.
+    /// A deadline beyond the simulated time is lowered to it.
     #[must_use]
     pub fn bounded(self) -> Play {
         let most = self.given_up_after();
         Play { deadline: self.deadline.map(|deadline| deadline.min(most)), ..self }
     }
 
-    /// When a job that has no deadline and finds no capacity is given up.
+    /// When a job without deadline and without capacity is given up.
     pub fn given_up_after(&self) -> Duration {
         time(PLAYED_MAX * hours(self.work) + PLAYED_MORE_HOURS)
     }
 
-    /// How long a machine may run that starts now, in hours, and which limit says so; an error where the budget is not worth another
-    /// start.
+    /// How long a machine started now may run, in hours, and by which limit. An error if the budget
+    /// is too small for a start.
     fn life(&self, on: Runs, spent: f64) -> Result<(f64, Unfinished), Unfinished> {
         let run_time = (self.limits.max_runtime.map_or(f64::INFINITY, hours), Unfinished::RunTime);
         let Some(budget) = self.limits.budget else { return Ok(run_time) };
@@ -85,14 +85,15 @@ impl Play {
         Ok(if buys < run_time.0 { (buys, Unfinished::Budget) } else { run_time })
     }
 
-    /// Whether an hour of work costs more on spot machines than on demand, as the shipped rule reckons where no deadline presses.
+    /// Whether an hour of work costs more on spot than on demand, by the rule for jobs without
+    /// deadline.
     fn is_scarce(&self, spells: &ZoneSpells, work_left: f64) -> bool {
         let on_spot = usd_per_hour_of_work(spells, self.spot, hours(self.start), hours(self.saves_every), work_left);
         on_spot > self.on_demand.per_hour().dollars()
     }
 }
 
-/// Which market it goes to.
+/// The market of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goes {
     Spot,
@@ -106,35 +107,36 @@ pub enum Unfinished {
     Deadline,
     RunTime,
     Budget,
-    /// No limit ended it, and it would never have come to its end.
+    /// It would never finish, without a limit to end it.
     GivenUp,
-    /// It ended in another way, as only a whole world knows any: too many interruptions, a machine on which it hung.
+    /// Another end, as in the full simulation only: too many interruptions, or a machine on which
+    /// it hung.
     Otherwise,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ran {
     pub usd: f64,
-    /// When it was done; of one that was not, when it ended.
+    /// When it finished or ended.
     pub finish_hours: f64,
-    /// What ended it before it was done; `None`: it finished.
+    /// Why it ended unfinished; `None`: it finished.
     pub unfinished: Option<Unfinished>,
     pub interruptions: u32,
-    /// Work that was in no checkpoint when its machine went, whether it was done again or not.
+    /// Unsaved work at the interruptions, repeated or not.
     pub lost_hours: f64,
-    /// In which it had a machine, and paid for it.
+    /// Hours with a paid machine.
     pub machine_hours: f64,
-    /// Paid on demand.
+    /// Hours paid on demand.
     pub on_demand_hours: f64,
     pub starts: u32,
 }
 
-/// A job that finds no capacity is given up after this many times its work, and two days.
+/// A job without capacity is given up after this many times its work, and two days.
 const PLAYED_MAX: f64 = 10.0;
 const PLAYED_MORE_HOURS: f64 = 48.0;
 
-/// Sums of ticks meet a deadline to the millisecond; less would make a job late by a rounding.
+/// Sums of ticks meet a deadline to the millisecond; with less, rounding would make a job late.
 const TIE_HOURS: f64 = 1e-3 / 3600.0;
 
 fn hours(time: Duration) -> f64 {
@@ -166,13 +168,13 @@ pub fn planned(play: &Play, spells: &ZoneSpells) -> MarketWatch {
     )
 }
 
-/// Plays it. `watch`: planned once for this job ([`planned`]), for [`Goes::Auto`].
+/// Runs the simulation. `watch`: planned once for this job ([`planned`]), for [`Goes::Auto`].
 pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut() -> bool) -> Ran {
     let mut watch = watch.clone();
     let (tick, work, start) = (hours(play.tick), hours(play.work), hours(play.start));
     let (spot_usd, full_usd) = (play.spot.per_hour().dollars(), play.on_demand.per_hour().dollars());
     let last = hours(play.deadline.unwrap_or_else(|| play.given_up_after()));
-    // Asked again when the work that is left has changed.
+    // Computed again when the remaining work has changed.
     let mut scarce = None;
     let mut life = (f64::INFINITY, Unfinished::GivenUp);
     let (mut ran, mut on, mut owed, mut done, mut at_risk, mut now) = (Ran::default(), Runs::Nothing, 0.0, 0.0, 0.0, 0.0);
@@ -236,7 +238,7 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
             let worked = (slot - starting).min(work - done);
             owed -= starting;
             done += worked;
-            // What was saved before is safe; the checkpoint lies somewhere in its interval.
+            // Saved work is safe; the last checkpoint is somewhere in its interval.
             at_risk =
                 if at_risk + worked > hours(play.saves_every) { (at_risk + worked) % hours(play.saves_every).max(1e-9) } else { at_risk + worked };
             let paid = starting + worked;
@@ -257,7 +259,7 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
     Ran { finish_hours: last, unfinished: Some(by), ..ran }
 }
 
-/// Capacity drawn from the law of a zone: the same seed, the same course.
+/// Capacity drawn from a zone's law: the same seed gives the same course.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     state: u64,
@@ -267,7 +269,7 @@ pub struct Drawn {
     tick_hours: f64,
 }
 
-/// Before a course begins, so that it begins at some moment and not with a spell.
+/// Warm-up time, so that the course begins at a random moment of a spell.
 const BEFORE_HOURS: f64 = 48.0;
 
 impl Drawn {
@@ -300,7 +302,7 @@ impl Drawn {
     }
 }
 
-/// Of many runs, in order of one number: mean and quantiles.
+/// Mean and quantiles of one number over many runs.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Spread {
     pub mean: f64,
@@ -310,11 +312,11 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None`: there is none.
+    /// `None`: there are no runs.
     pub fn of<'a>(ran: impl IntoIterator<Item = &'a Ran>, number: impl Fn(&Ran) -> f64) -> Option<Spread> {
         let mut all: Vec<f64> = ran.into_iter().map(number).collect();
         all.sort_by(f64::total_cmp);
-        // The nearest rank: the least that so many of them do not exceed, and one that was.
+        // Nearest rank: the smallest observed value that this share of the runs do not exceed.
         let at = |share: f64| all.get(((all.len() as f64 * share - 1e-9).ceil() as usize).saturating_sub(1)).copied();
         Some(Spread { mean: all.iter().sum::<f64>() / all.len() as f64, p5: at(0.05)?, p50: at(0.5)?, p95: at(0.95)? })
     }

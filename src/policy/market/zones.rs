@@ -1,49 +1,52 @@
-//! Several zones at once: where an hour of work is cheapest, what the others are worth, and when one is left for another.
+//! Several zones at once: the cheapest zone, the value of the others, and when to change.
 //!
 //! ```text
-//!   each zone: spells, price, there? ─┬─> best: price x (1 + start / life)  ─────────────────────┬─> market_choice ──> a zone
-//!                                     └─> others: is one there when this one's capacity goes? ───┘                    and a step
+//!   each zone: spells, price, there? ─┬─> best: price x (1 + start / life)  ─────────────────────┬─> deadline_choice ──> a zone
+//!                                     └─> others: has one capacity when this one's ends? ────────┘                      and a step
 //! ```
-//! The table that says which market (`horizon`) knows one zone. Of the others it is told two numbers: how likely one of them
-//! has capacity when this one's ends, and how much sooner capacity comes back where all are looked at. Zones are taken to be
-//! independent, which they nearly are from region to region and less so within one.
+//! The table of `remaining_cost` covers one zone. It gets two numbers about the others: the chance
+//! that one has capacity when this one's ends, and how much sooner capacity returns if all are
+//! watched. Zones are assumed independent. Zones of different regions nearly are; zones of one
+//! region are less so.
 //!
-//! What must never live here: which answers are safe (`market::deadline_choice`), a refusal (`placement`).
+//! `deadline_choice` knows which answers are safe, `placement` handles refusals.
 
 use super::capacity_periods::{ZoneSpells, age_of_rate, rate_at};
 use super::deadline_choice::{Capacity, MarketFacts, MarketVerdict, MarketWatch, Others, Running};
 use crate::market::UsdPerHour;
 
-/// What a life is worth knowing of where nothing says how long: a day is as good as for ever.
+/// The longest life that matters: a day is as good as forever.
 pub const LIFE_HOURS_MAX: f64 = 24.0;
 
-/// The chance of other zones is told in steps of this: a table is solved anew for each.
+/// Resolution of the chance of other zones: the table is solved again for each value.
 const CHANCE_STEP: f64 = 0.05;
 
-/// One zone, as it is known now.
+/// One zone and its current facts.
 #[derive(Clone, Copy, Debug)]
 pub struct Zone<'a> {
     pub spells: &'a ZoneSpells,
-    /// What an hour costs, all in.
+    /// Total cost of an hour.
     pub hourly: UsdPerHour,
     pub there: bool,
     pub hours_since_look: f64,
 }
 
-/// What an hour of work costs on a machine that lives so long: each life pays one start.
+/// Cost of an hour of work on machines with this life: each life pays one start.
 pub fn usd_per_useful_hour(hourly: UsdPerHour, start_hours: f64, life_hours: f64) -> f64 {
     hourly.per_hour().dollars() * (1.0 + start_hours / life_hours.max(1e-3))
 }
 
-/// How long a machine is expected to live that is taken now, for a job with so much work left.
+/// Expected life of a machine taken now, for this much remaining work.
 pub fn life_hours(spells: &ZoneSpells, work_left: Option<f64>) -> f64 {
     spells.life_hours(work_left.unwrap_or(LIFE_HOURS_MAX).clamp(0.1, LIFE_HOURS_MAX))
 }
 
-/// What an hour of work comes to on spot machines: each life pays one start, and does what was not saved once more. Times in hours.
+/// Cost of an hour of work on spot machines: each life pays one start and repeats unsaved work.
+/// Times in hours.
 ///
-/// With checkpoints half of what is at risk is lost on the mean. Where nothing can be saved, the work is begun anew until one
-/// machine lives as long as it takes: a renewal process, whose tries cost a start and the shorter of life and work each.
+/// With checkpoints, half of the work at risk is lost on average. Without saves, the work begins
+/// anew until one machine lasts long enough. That is a renewal process: each try costs a start and
+/// the shorter of life and work.
 pub fn usd_per_hour_of_work(spells: &ZoneSpells, hourly: UsdPerHour, start: f64, unsaved: f64, work: f64) -> f64 {
     let work = work.clamp(0.1, LIFE_HOURS_MAX);
     let life = life_hours(spells, Some(work));
@@ -53,7 +56,7 @@ pub fn usd_per_hour_of_work(spells: &ZoneSpells, hourly: UsdPerHour, start: f64,
     hourly.per_hour().dollars() * (start + life) / (work * spells.outlives(work).max(1e-9))
 }
 
-/// Where an hour of work is cheapest; of those that are there, if any is.
+/// The zone with the cheapest hour of work, among those with capacity if there are any.
 pub fn best(zones: &[Zone<'_>], start_hours: f64, work_left: Option<f64>) -> Option<usize> {
     let some_there = zones.iter().any(|zone| zone.there);
     let usd = |zone: &Zone<'_>| usd_per_useful_hour(zone.hourly, start_hours, life_hours(zone.spells, work_left));
@@ -61,14 +64,14 @@ pub fn best(zones: &[Zone<'_>], start_hours: f64, work_left: Option<f64>) -> Opt
     asked.min_by(|(_, a), (_, b)| usd(a).total_cmp(&usd(b))).map(|(index, _)| index)
 }
 
-/// The chance that one of these is there, so many hours from now.
+/// The chance that one of these has capacity, this many hours from now.
 pub fn chance_there<'a>(zones: impl Iterator<Item = Zone<'a>>, in_hours: f64) -> f64 {
     1.0 - zones.map(|zone| 1.0 - zone.spells.chance_there(zone.hours_since_look + in_hours)).product::<f64>()
 }
 
-/// What the others are worth to who takes this one.
+/// The value of the other zones for the chosen one.
 pub fn others<'a>(chosen: &ZoneSpells, others: impl Iterator<Item = Zone<'a>> + Clone, work_left: Option<f64>) -> Others {
-    // When this one's capacity goes, about.
+    // Approximately when this zone's capacity ends.
     let then = life_hours(chosen, work_left);
     let there = chance_there(others.clone(), then);
     Others { there: (there / CHANCE_STEP).round() * CHANCE_STEP, comes_back: others.map(|zone| zone.spells.gone.factor()).sum() }
@@ -81,18 +84,19 @@ pub struct ZoneLook {
     pub hourly: UsdPerHour,
 }
 
-/// The rule over time where all zones are looked at, each tick.
+/// The rule over time with a look at all zones at each tick.
 #[derive(Clone, Debug, Default)]
 pub struct ZonesWatch {
     zones: Vec<ZoneSpells>,
     watch: MarketWatch,
-    /// The zone that the watch has planned for.
+    /// The zone of the watch's plan.
     watched: Option<usize>,
 }
 
 impl ZonesWatch {
-    /// One decision: the zone that it was made for, and the step. `here`: where the spot machine runs, if one does. Of the facts
-    /// the zones take the place of spot's price and capacity. Zones that are no cheaper than on-demand are not taken.
+    /// One decision: its zone and the step. `here`: the zone of the running spot machine. The zones
+    /// replace spot's price and capacity in the facts. Zones that cost as much as on-demand are
+    /// skipped.
     pub fn step(&mut self, looks: &[ZoneLook], here: Option<usize>, facts: &MarketFacts) -> (usize, MarketVerdict) {
         self.zones.resize(looks.len(), ZoneSpells::default());
         let here = here.filter(|_| matches!(facts.running, Running::Spot { .. }));
@@ -136,7 +140,7 @@ impl ZonesWatch {
     }
 }
 
-/// Where all are gone: the age at which the law, for all of them together, has the rate that they have.
+/// If all are gone: the age at which the common law has their combined rate.
 fn gone_age<'a>(zones: impl Iterator<Item = Zone<'a>> + Clone) -> f64 {
     let factors: f64 = zones.clone().map(|zone| zone.spells.gone.factor()).sum();
     let rate: f64 = zones.map(|zone| zone.spells.gone.factor() * rate_at(zone.spells.age_hours())).sum();

@@ -1,29 +1,30 @@
-//! From a rule and a price history to the most that an hour of a spot machine may cost.
+//! Computes a bid, the most that a spot hour may cost, from a rule and a price history.
 //!
-//! A bid is a ceiling on cost, not a place in a queue: since 2017 EC2 sells spot machines at its own slow price, and takes
-//! them back mostly for want of capacity. A higher bid does not keep a machine. What must never live here: a call.
+//! A bid limits cost and gives no priority. Since 2017 EC2 changes spot prices slowly and
+//! interrupts machines mostly for lack of capacity. A higher bid does not keep a machine. This
+//! module makes no calls.
 
 use jiff::Timestamp;
 
 use crate::market::{Offer, PriceHistory, PriceRule, Span, UsdPerHour};
 
-/// A bid and what can be said of it.
+/// A bid, with facts about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bid {
     pub price: UsdPerHour,
-    /// For which share of the window the price was above it, 0 to 1; `None`: no history is known.
+    /// Share of the window with a price above the bid, 0 to 1; `None`: no history.
     pub share_above: Option<f64>,
     /// How often the price rose above it in the window.
     pub crossings: Option<usize>,
-    /// How the rule came to it, in a sentence.
+    /// A sentence that explains the bid.
     pub because: String,
 }
 
-/// A bid that is so much above on-demand is told in times, else in percent.
+/// From this ratio to on-demand on, a bid is shown as a factor, below as a percentage.
 const TOLD_IN_TIMES: f64 = 2.0;
 
 impl Bid {
-    /// What a person should know of it beside its price: that it is no bargain, how often it was exceeded, and what it is not.
+    /// Remarks for the user: a bid above on-demand, how often it was exceeded, and its limits.
     pub fn beside(&self, offer: &Offer) -> Vec<String> {
         let dear = offer.on_demand.filter(|full| self.price > *full && *full > UsdPerHour::ZERO).map(|full| {
             let times = self.price.per_hour().dollars() / full.per_hour().dollars();
@@ -33,7 +34,7 @@ impl Bid {
         dear.into_iter().chain(self.told()).chain([HONEST.to_owned()]).collect()
     }
 
-    /// How often the price was above it, where that is known.
+    /// How often the price was above it, if known.
     pub fn told(&self) -> Option<String> {
         Some(told(self.share_above?, self.crossings?, "that time"))
     }
@@ -42,9 +43,9 @@ impl Bid {
 /// How often a bid would have been exceeded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exceeded {
-    /// What was before is not known, or was not asked.
+    /// Beginning of the known, requested history.
     pub since: Timestamp,
-    /// For which share of the time since then the price was above it, 0 to 1.
+    /// Share of the time since then with a price above the bid, 0 to 1.
     pub share_above: f64,
     pub crossings: usize,
 }
@@ -56,7 +57,7 @@ impl Exceeded {
         Some(Exceeded { since, share_above: history.share_above(bid, from, to)?, crossings: history.crossings(bid, from, to) })
     }
 
-    /// `time`: as it follows on "of", like "the last 90d".
+    /// `time` follows "of", like "the last 90d".
     pub fn told(&self, time: &str) -> String {
         told(self.share_above, self.crossings, time)
     }
@@ -79,22 +80,23 @@ pub enum NoBid {
     NoHistory,
 }
 
-/// What is looked back on where the rule does not say: the longest that EC2 keeps.
+/// The default window: the longest history that EC2 keeps.
 pub const WINDOW: Span = Span::from_secs(90 * 86_400);
 
-/// How far above the price of now `auto` bids: the least, in steps of a twentieth, that the price of less than one beginning in a
-/// hundred passes within a day in every region whose series of 2019 to 2022 we have (docs/policies.md has the steps). More only
-/// raises the most that a plan can cost, and shortens what a budget is sure to buy.
+/// The factor of `auto` over the current price: the smallest, in steps of a twentieth, that fails
+/// rarely. In every region of our 2019 to 2022 series, under 1 % of starts saw a higher price
+/// within a day (docs/policies.md). With more, only a plan's maximum cost rises, and a budget
+/// guarantees less time.
 const AUTO_HEADROOM: f64 = 1.15;
 
-/// The sentence that belongs beside every bid.
+/// The sentence for every bid.
 pub const HONEST: &str = "most interruptions come from capacity, not from price: a higher bid pays more and keeps little longer";
 
-/// The bid of a rule for an offer. Never above the on-demand price where that is known, unless the user names the price or
-/// the share; where it is not, a quantile stands as it is, and says so.
+/// The bid of a rule for an offer. It is at most the on-demand price if known, unless the user
+/// gives a price or a share. If it is unknown, a quantile is not limited and says so.
 ///
 /// # Errors
-/// When what the rule needs is not known.
+/// When data for the rule is missing.
 pub fn bid(rule: PriceRule, offer: &Offer, history: Option<&PriceHistory>, now: Timestamp) -> Result<Bid, NoBid> {
     let (price, window, because) = match rule {
         PriceRule::Fixed(price) => (UsdPerHour::new(price), WINDOW, "as it was asked for".to_owned()),
@@ -127,7 +129,8 @@ pub fn bid(rule: PriceRule, offer: &Offer, history: Option<&PriceHistory>, now: 
     })
 }
 
-/// The most that a rule ever bids for an offer, whatever the price of spot machines does; `None`: its on-demand price is not known.
+/// The highest bid of a rule for an offer at any spot price; `None`: its on-demand price is
+/// unknown.
 pub fn most_ever(rule: PriceRule, offer: &Offer) -> Option<UsdPerHour> {
     match rule {
         PriceRule::Fixed(price) => Some(UsdPerHour::new(price)),
@@ -144,13 +147,13 @@ fn capped(price: UsdPerHour, on_demand: Option<UsdPerHour>) -> (UsdPerHour, &'st
     }
 }
 
-/// Rounded up to EC2's hundredth of a cent: a ceiling of exactly the price must not fall below it.
+/// Rounded up to EC2's hundredth of a cent: a bid equal to the price must not fall below it.
 fn scaled(price: UsdPerHour, factor: f64) -> UsdPerHour {
     let ten_thousandths = (price.per_hour().micros() as f64 * factor / 100.0).ceil() as i64;
     UsdPerHour::new(crate::market::Usd::from_micros(ten_thousandths * 100))
 }
 
-/// As far back as a window goes.
+/// The beginning of a window.
 pub fn back(now: Timestamp, window: Span) -> Timestamp {
     now.saturating_sub(window.duration()).unwrap_or(Timestamp::MIN)
 }
@@ -188,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Prices that began so many seconds before now.
+    /// Prices with their beginning in seconds before now.
     fn history(points: &[(u64, i64)]) -> PriceHistory {
         let points = points.iter().map(|(ago, price)| PricePoint { at: NOW - Duration::from_secs(*ago), price: usd(*price) });
         PriceHistory::new(Region::new("r"), Zone::new("z"), "t", points.collect())
@@ -232,8 +235,8 @@ mod tests {
     }
 
     proptest! {
-        /// A quantile and `auto` never bid above the on-demand price, whatever the series was. Where nobody knows it, `auto` does not
-        /// bid, and a quantile says that nothing cuts it.
+        /// A quantile and `auto` stay at or below the on-demand price for any series. If it is
+        /// unknown, `auto` gives no bid, and a quantile says that it is unlimited.
         #[test]
         fn never_above_on_demand_unless_said(
             points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30),
@@ -250,7 +253,7 @@ mod tests {
             }
         }
 
-        /// A higher percentile never bids less, and is never exceeded for longer.
+        /// A higher percentile bids at least as much, and is exceeded for at most as long.
         #[test]
         fn more_percent_never_bids_less(points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30), a in 0.0..100.0_f64, b in 0.0..100.0_f64) {
             let series = history(&points);
@@ -260,11 +263,11 @@ mod tests {
             };
             let (low, high) = (of(a.min(b)), of(a.max(b)));
             prop_assert!(low.price <= high.price && low.share_above >= high.share_above);
-            // The price was above it for no more of the time than the percentile leaves.
+            // The price exceeds it for at most the rest of the percentile.
             prop_assert!(low.share_above.unwrap() <= 1.0 - a.min(b) / 100.0 + 1e-6);
         }
 
-        /// A price that is told twice weighs no more than one that is told once.
+        /// A repeated price point has no extra weight.
         #[test]
         fn the_time_counts_and_not_the_points(points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30), percentile in 0.0..100.0_f64) {
             let rule = PriceRule::Quantile { percentile, window: Span::from_secs(200_000) };

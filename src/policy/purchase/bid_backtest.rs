@@ -1,6 +1,6 @@
-//! What a bid rule would have done over the prices that were: judged at many moments, each with only what was known then.
+//! Tests a bid rule on past prices, at many moments, each with only the prices before it.
 //!
-//! What must never live here: the rule itself (`bid`).
+//! `bid` has the rule itself.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use serde::Serialize;
 use super::bid;
 use crate::market::{Offer, PriceHistory, PriceRule};
 
-/// Between two moments at which the rule is asked. EC2 changes a price a few times a day.
+/// Time between two moments. EC2 changes a price a few times a day.
 const STEP: Duration = Duration::from_secs(6 * 3600);
 
-/// How long a machine is followed after it was bought.
+/// How long a machine is followed after its purchase.
 const FOLLOWED: Duration = Duration::from_secs(24 * 3600);
 
-/// The figures of a rule over a series.
+/// The results of a rule over a series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Backtest {
-    /// At how many moments it was asked.
+    /// Number of tested moments.
     pub moments: usize,
-    /// At which share of them the bid was not below the price: a machine could be bought.
+    /// Share of them with a bid at or above the price, so that a launch was possible.
     pub launchable: f64,
-    /// Of those: for which share the price rose above the bid within a day.
+    /// Share of the launchable moments at which the price exceeded the bid within a day.
     pub exceeded_within_a_day: f64,
-    /// Of those: the mean of bid over price.
+    /// Mean of bid divided by price at the launchable moments.
     pub headroom: f64,
 }
 
-/// `None`: the series is too short to say anything, or gives the rule nothing to go by.
+/// `None`: the series is too short, or lacks the rule's data.
 pub fn backtest(rule: PriceRule, offer: &Offer, history: &PriceHistory, from: Timestamp, to: Timestamp) -> Option<Backtest> {
     let (mut moments, mut launchable, mut exceeded, mut headroom) = (0_usize, 0_usize, 0_usize, 0.0);
     let mut now = from;
@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn a_rule_is_judged_by_what_came_after_each_moment() {
-        // Sixteen quarters and the last moment that can be followed for a day; the price stands at 0.9 for four of them.
+        // Sixteen quarters, plus the last moment with a full day after it; the price is 0.9 at four
+        // of them.
         let half = figures("0.5").unwrap();
         assert_eq!((half.moments, half.launchable), (17, 13.0 / 17.0));
         // The three moments within a day before the rise.

@@ -1,17 +1,18 @@
-//! Which machines may be bought in place of another without a further word, and which are too dear for that.
+//! Which fallback machines may be bought without asking, and which are too expensive.
 //!
 //! ```text
-//!   all that would do, now or later ──> on each market, the cheapest hour of work ──┐
-//!   an offer ──> its hour of work, as many times as that ──────────────────────────┴─> within `fallback_cost`, or beyond
+//!   all suitable offers, now or later ──> on each market, the cheapest hour of work ──┐
+//!   an offer ──> its hour of work, as a factor of that ──────────────────────────────┴─> within `fallback_cost`, or beyond
 //! ```
-//! A place without capacity, above its quota or above its bid counts as the cheapest all the same: what is not to be had makes
-//! nothing else cheap. Where a type is not on offer at all any more, what earlier attempts were planned for counts with the price
-//! of then. Each market has a cheapest of its own, because a job file that allows machines on demand beside spot has said so;
-//! and so has each type that the job file names. A spot price in dollars is a word of the user: it is the bound, and no other.
+//! The cheapest counts even without capacity, above its quota or above its bid, so that scarcity
+//! does not raise the limit. If a type is no longer offered, earlier plans for it count at their
+//! old prices. Each market has its own cheapest offer, because the job file allows both markets; so
+//! has each named type. A spot price in dollars replaces this limit.
 //!
-//! What starts add to an hour is left out: it grows while a place is empty, and would make what is dear look cheap.
+//! The cost of starts is left out: it grows while a pool is empty, and would make expensive
+//! machines look cheap.
 //!
-//! What must never live here: what fits otherwise (`placement`), the price of an hour of work (`ranking`).
+//! `placement` has the other conditions, `ranking` the price of an hour of work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,23 +20,23 @@ use super::placement::Ask;
 use super::ranking::{Rates, figure};
 use crate::market::{Cloud, FallbackCost, Market, Offer, PriceRule};
 
-/// What may be bought for a job, now.
+/// The limit for a job, now.
 pub struct Bound<'a> {
     ask: &'a Ask<'a>,
     pub(crate) rates: Rates<'a>,
     cost: FallbackCost,
-    /// On a market; of a type that the job file names, by itself.
+    /// By market; separately for each type that the job file names.
     cheapest: BTreeMap<(Market, Option<&'a str>), (f64, &'a Offer)>,
 }
 
-/// An offer that would do, and is too dear to be bought without a word.
+/// A suitable offer that is too expensive to buy without asking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TooDear {
     pub offer: Offer,
     pub times: f64,
-    /// What costs so many times less.
+    /// The offer that costs `times` less.
     pub than: Offer,
-    /// The bound that it is beyond.
+    /// The limit that it exceeds.
     pub bound: FallbackCost,
 }
 
@@ -66,7 +67,7 @@ impl<'a> Bound<'a> {
             return None;
         }
         let (usd, than) = self.cheapest.get(&(offer.market, named(self.ask, offer))).filter(|(usd, _)| *usd > 0.0)?;
-        // A start may cost more on the fast machine than the whole work on the slow one.
+        // One start on the fast machine may cost more than all the work on the slow one.
         if self.rates.finishes_for_no_more(offer, than) {
             return None;
         }
@@ -75,19 +76,19 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// The type of an offer, where the job file names it.
+/// The type of an offer, if the job file names it.
 fn named<'b>(ask: &Ask<'_>, offer: &'b Offer) -> Option<&'b str> {
     let names = &ask.spec.machine.instance_types;
     names.contains(&offer.instance_type).then_some(offer.instance_type.as_str())
 }
 
 impl TooDear {
-    /// What would allow it.
+    /// The limit that would allow it.
     pub fn enough(&self) -> FallbackCost {
         FallbackCost::enough_for(self.times)
     }
 
-    /// Why it is not taken, as it follows on its name.
+    /// Why it is not taken, to follow its name.
     pub(crate) fn because(&self) -> String {
         format!("costs {}; `fallback_cost = {}` would allow it", self.times_as_much(), self.enough())
     }
@@ -98,7 +99,7 @@ impl TooDear {
         format!("{} times as much as {than} for an hour of work", figure(self.times))
     }
 
-    /// What stands in the way of the cheapest such machine, for somebody who would perhaps take it.
+    /// Why the cheapest such machine was not bought, for a user who may accept it.
     pub fn sentence(&self) -> String {
         let (name, price) = (self.offer.describe(), self.offer.price);
         format!("{name}, at {price}, costs {}, and at most {} times is bought without a word", self.times_as_much(), self.bound)

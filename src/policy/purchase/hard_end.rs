@@ -1,12 +1,12 @@
-//! When a machine's life is over whatever happens, and the most that it can have cost by then.
+//! A machine's hard end, and the most that it can cost until then.
 //!
 //! ```text
 //!   now ──────────── work ──────────── drain ── hard end ── stop grace ── billing has ended
 //!                                               └ run time and deadline: 5 minutes after them, for clocks and slow listings
 //!                                               └ budget: early enough that even the stop grace is paid
 //! ```
-//! A budget is money, and is held to the end: what the drain and the power-off cost is in it. A spot price may rise to the bid,
-//! so the bid is what it is reckoned with. What must never live here: which offer is better (`placement`).
+//! A budget includes the drain and the power-off. A spot price may rise to the bid, so the bid is
+//! used. `placement` chooses the offer.
 
 use std::time::Duration;
 
@@ -15,21 +15,22 @@ use jiff::Timestamp;
 use crate::job::{Plan, Spec};
 use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
 
-/// The agent saves and uploads before its limit and then powers off within two minutes; this is for clocks and slow
-/// listings. Less would cut a power-off that is under way; more lets a hung machine bill longer.
+/// The agent saves and uploads before its limit, then powers off within two minutes. The rest is
+/// for clocks and slow listings. With less, a power-off could be cut off. With more, a hung machine
+/// bills longer.
 pub const DRAIN_ALLOWANCE: Duration = Duration::from_secs(5 * 60);
 
-/// From the hard end to the last second that is billed: the agent needs up to two minutes to power a machine off.
+/// From the hard end to the last billed second: the agent needs up to two minutes for a power-off.
 pub const STOP_GRACE: Duration = Duration::from_secs(120);
 
-/// A machine boots and prepares for three minutes and saves and uploads for two; with less than this as its whole life, most
-/// of the money is spent on nothing.
+/// A machine boots and prepares for three minutes, and saves and uploads for two. A shorter life
+/// would spend most of the money without work.
 pub(crate) const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
 
-/// The agent of a workstation looks once a second: a budget that is spent sooner cannot be held.
+/// A workstation's agent checks once a second, so it cannot enforce a budget that is spent sooner.
 const LOCAL_LIFE_MIN: Duration = Duration::from_secs(1);
 
-/// What a machine's end follows from.
+/// The inputs of a machine's end.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     pub spec: &'a Spec,
@@ -37,24 +38,24 @@ pub struct Terms<'a> {
     /// The most that an hour may cost, on the spot market.
     pub bid: Option<UsdPerHour>,
     pub budget_left: Option<Usd>,
-    /// What the users have added so far.
+    /// The users' extensions so far.
     pub more_time: Span,
     /// When the plan is made.
     pub now: Timestamp,
 }
 
 impl<'a> Terms<'a> {
-    /// Those of a plan that was made, with what has been added to its limits since.
+    /// The terms of an existing plan, with later extensions.
     pub fn of_plan(spec: &'a Spec, plan: &'a Plan, budget_left: Option<Usd>, more_time: Span) -> Self {
         Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time, now: plan.created }
     }
 
-    /// All that an hour may come to.
+    /// The most that an hour may cost in total.
     pub fn dearest(&self) -> UsdPerHour {
         self.offer.hourly_at_most(self.bid)
     }
 
-    /// The hard cap on the machine's life; `None`: nothing bounds it.
+    /// The hard cap on the machine's life; `None`: unlimited.
     pub fn hard_end(&self) -> Option<Timestamp> {
         let (limits, more) = (&self.spec.limits, self.more_time.duration());
         let run_time = limits.max_runtime.map(|time| later(self.now, time.duration().saturating_add(more)));
@@ -63,8 +64,8 @@ impl<'a> Terms<'a> {
         [of_time, self.of_budget()].into_iter().flatten().min()
     }
 
-    /// When the budget is spent. The price of this workstation is its user's own estimate, and nobody bills it: its drain may
-    /// come after.
+    /// When the budget is spent. A workstation's price is the user's own estimate and is not
+    /// billed, so its drain may follow.
     fn of_budget(&self) -> Option<Timestamp> {
         let left = self.budget_left?;
         if self.offer.cloud == Cloud::Local {
@@ -74,8 +75,8 @@ impl<'a> Terms<'a> {
         Some(later(self.now, self.dearest().time_for(left)?.saturating_sub(STOP_GRACE)))
     }
 
-    /// Where money ends the machine before the time that was asked for: after how long, by what it is reckoned, and what would
-    /// mend it.
+    /// If the budget ends the machine before its time limits: after how long, at which price, and
+    /// the fix.
     pub fn cut_short(&self) -> Option<String> {
         let (left, end) = (self.budget_left?, self.of_budget()?);
         let without = Terms { budget_left: None, ..*self }.hard_end()?;
@@ -96,7 +97,8 @@ impl<'a> Terms<'a> {
         ))
     }
 
-    /// The most that the machine costs until its hard end; `None`: nothing bounds it, and an hour costs something.
+    /// The most that the machine costs until its hard end; `None`: unlimited, at a price above
+    /// zero.
     pub fn most(&self) -> Option<Usd> {
         if self.offer.hourly().per_hour() == Usd::ZERO {
             return Some(Usd::ZERO);
@@ -109,22 +111,22 @@ impl<'a> Terms<'a> {
         elapsed(self.now, hard_end)
     }
 
-    /// The least money that is worth a start of this machine.
+    /// The smallest budget that is worth a start.
     pub fn least(&self) -> Usd {
         self.dearest().cost_of(if self.offer.cloud == Cloud::Local { LOCAL_LIFE_MIN } else { LIFE_MIN + STOP_GRACE })
     }
 
-    /// What its limits of time come to, were there no budget; `None`: nothing else bounds it.
+    /// The most that its time limits allow without a budget; `None`: no other limit.
     pub fn whole(&self) -> Option<Usd> {
         let unbounded = Terms { budget_left: None, ..*self };
         unbounded.hard_end()?;
         unbounded.most()
     }
 
-    /// Whether the budget buys enough of this machine to be worth its start.
+    /// Checks that the budget buys enough time for a start.
     ///
     /// # Errors
-    /// Why not, in words that follow the machine's name.
+    /// When it does not; the text follows the machine's name.
     pub fn check(&self) -> Result<(), String> {
         let (Some(left), Some(end)) = (self.budget_left, self.of_budget()) else { return Ok(()) };
         let (dearest, least) = (self.dearest(), self.least());
@@ -147,7 +149,7 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// The most of several; `None`: nothing bounds one of them.
+/// The largest of several costs; `None` if one is unlimited.
 pub(crate) fn dearest(mut most: impl Iterator<Item = Option<Usd>>) -> Option<Usd> {
     most.try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
 }

@@ -1,16 +1,18 @@
-//! The most that a whole job can cost, all its machines together: an attempt that is interrupted or lost is followed by another,
-//! and each begins its run time anew.
+//! The most that a whole job can cost. After an interruption or a loss another attempt follows,
+//! with its own run time.
 //!
 //! ```text
-//!   budget ─────> held over all attempts, power-offs included (`hard_end`)
-//!   deadline ───> one machine after the other and none beyond it: the time until then, at the dearest hour
-//!   run time ───> of one attempt, as often as `interruptions.max` lets the job go on
-//!   the least of them is the bound; where there is none, nothing bounds the job
+//!   budget ─────> for all attempts together, power-offs included (`hard_end`)
+//!   deadline ───> one machine after another until then, at the most expensive hour
+//!   run time ───> of one attempt, times the attempts that `interruptions.max` allows
+//!   the smallest is the bound; without any, the cost is unlimited
 //! ```
-//! Later attempts are reckoned with the most that the rule of `max_price` ever bids, at the on-demand prices of now, and with all
-//! that may be bought now or when a refusal is forgotten and a price has come down. A quota that is raised, another account of
-//! prices or a type that was too dear beside a cheaper one may bring a dearer machine: only a budget holds whatever comes, and the
-//! words beside the figure say so. A machine that nobody ever saw may be settled above it, as an estimate. What must never live here: the most of one attempt (`hard_end`), words (`cli::plan::text`).
+//! Later attempts count with the highest bid of the `max_price` rule at current on-demand prices.
+//! They may use every offer that is possible now, or after a refusal expires or a price falls. A
+//! raised quota, other prices or a type that was too expensive may bring a costlier machine. Only a
+//! budget holds in every case, and the output says so. A machine that was never observed may be
+//! settled above the bound, as an estimate. `hard_end` has the bound for one attempt,
+//! `cli::plan::text` the words.
 
 use serde::Serialize;
 
@@ -22,32 +24,32 @@ use crate::job::{LimitsSpec, MarketChoice, Spec};
 use crate::market::{Cloud, Market, Offer, Usd, UsdPerHour};
 use crate::policy::lifecycle::relaunch;
 
-/// A bound on what a job costs from its next attempt on.
+/// A bound on the cost of a job from its next attempt on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobMost {
-    /// `None`: nothing bounds it.
+    /// `None`: unlimited.
     pub usd: Option<Usd>,
     pub by: MostBy,
-    /// How many machines it may still get, one after the other; `None`: nothing counts them.
+    /// How many more machines it can get, one after another; `None`: unlimited.
     pub machines: Option<u32>,
-    /// The most by its budget, whatever bounds it lower; `None`: none was set.
+    /// The bound by its budget, even if another is lower; `None`: no budget.
     pub budget: Option<Usd>,
 }
 
-/// What bounds it; the names are an interface.
+/// The kind of limit; the names are an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MostBy {
-    /// No hour costs anything.
+    /// All hours are free.
     Free,
     Budget,
     Deadline,
-    /// The number of machines, and the longest run time of each.
+    /// The number of machines, times the longest run time of each.
     Machines,
     Nothing,
 }
 
-/// `most_any`: the most of the next attempt alone, whichever machine it gets.
+/// `most_any`: the most for the next attempt alone, on any machine.
 pub(crate) fn of(ask: &Ask<'_>, bound: &Bound<'_>, fitting: &[(&Offer, Option<Bid>)], most_any: Option<Usd>) -> JobMost {
     let machines = machines(ask);
     let budget = ask.budget_left.map(|left| left + after_the_budget(fitting));
@@ -65,15 +67,15 @@ pub(crate) fn of(ask: &Ask<'_>, bound: &Bound<'_>, fitting: &[(&Offer, Option<Bi
         }
     });
     let bounds = [budget.map(|usd| (usd, MostBy::Budget)), deadline.map(|usd| (usd, MostBy::Deadline)), each];
-    // Of equals the first: what is said in dollars is understood best.
+    // On a tie the first: an amount in dollars is clearest.
     let least = bounds.into_iter().flatten().min_by_key(|(usd, _)| *usd);
     let (usd, by) = least.map_or((None, MostBy::Nothing), |(usd, by)| (Some(usd), by));
     JobMost { usd, by, machines, budget }
 }
 
 impl JobMost {
-    /// The same of a job whose next machine is a kept one: the others may be any, of which this plan knows nothing, and only a budget
-    /// bounds them.
+    /// The same for a job whose next machine is a kept one. The later ones are unknown here, so
+    /// only a budget bounds them.
     #[must_use]
     pub fn after_a_kept_machine(self) -> JobMost {
         if self.by == MostBy::Machines && self.machines != Some(1) || self.by == MostBy::Deadline {
@@ -84,18 +86,18 @@ impl JobMost {
     }
 }
 
-/// How many machines the job may still get; `None`: nothing counts them. A job that chooses its market by itself moves from one
-/// to the other as often as that is worth it.
+/// How many more machines the job can get; `None`: unlimited. An `auto` job changes markets as
+/// often as that pays.
 fn machines(ask: &Ask<'_>) -> Option<u32> {
     let max = ask.spec.interruptions.max;
     let counted = max != u32::MAX && ask.spec.machine.market != MarketChoice::Auto;
     counted.then(|| max.saturating_add(1).saturating_sub(relaunch::interruptions(ask.history)).max(1))
 }
 
-/// What later attempts may be bought as, each with the most that its hour may be bid for.
+/// The offers for later attempts, each with its highest hourly bid.
 struct Later<'a> {
     ask: &'a Ask<'a>,
-    /// `None`: nobody knows what one of them may be bid for.
+    /// `None`: the highest bid of one is unknown.
     offers: Option<Vec<(&'a Offer, Option<UsdPerHour>)>>,
 }
 
@@ -112,7 +114,7 @@ impl<'a> Later<'a> {
         Later { ask, offers: now.chain(others).map(bid).collect() }
     }
 
-    /// The most of one of them under these limits; `None`: nothing bounds it.
+    /// The most of one of them under these limits; `None`: unlimited.
     fn most(&self, limits: LimitsSpec) -> Option<Usd> {
         let (ask, spec) = (self.ask, Spec { limits, ..self.ask.spec.clone() });
         let terms = |offer, bid| Terms { spec: &spec, offer, bid, budget_left: None, more_time: ask.more_time, now: ask.now };
@@ -120,7 +122,7 @@ impl<'a> Later<'a> {
     }
 }
 
-/// The budget of a workstation ends its work, and its drain may come after; at a cloud that is in the budget.
+/// A workstation's budget ends its work, and its drain may follow; a cloud's budget includes it.
 fn after_the_budget(fitting: &[(&Offer, Option<Bid>)]) -> Usd {
     let hour = fitting.iter().filter(|(offer, _)| offer.cloud == Cloud::Local).map(|(offer, _)| offer.hourly());
     hour.max().unwrap_or(UsdPerHour::ZERO).cost_of(DRAIN_ALLOWANCE)

@@ -1,11 +1,11 @@
-//! Why no offer will do, and the one change of each kind that would make one do.
+//! Why no offer fits, and for each kind the one change that would make one fit.
 //!
 //! ```text
 //!   rejected offers ──> sentences for people
-//!                   └─> the cheapest that only its bid, only the budget, only a quota keeps away ──> what to type (`cli`)
+//!                   └─> the cheapest that only its bid, only the budget, only a quota excludes ──> what to type (`cli`)
 //! ```
-//! What is named as a cure is one by itself: nobody is sent to ask for a quota of machines that the budget does not pay. What
-//! must never live here: which offer is taken (`placement`).
+//! Each fix works alone: a quota is suggested only if the budget would pay for its machines.
+//! `placement` chooses the offer.
 
 use super::bid::{self, Bid};
 use super::fallback_limit::TooDear;
@@ -15,45 +15,45 @@ use super::placement::Ask;
 use crate::job::{LimitsSpec, RejectedOffer};
 use crate::market::{Cloud, Market, Offer, Quota, Region, Usd};
 
-/// Why no offer will do.
+/// Why no offer fits.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("no offer fits: {}{}", shortened(because), and_dearer(because, too_dear.as_deref()))]
 pub struct NoOffer {
-    /// The one that came nearest first.
+    /// The closest offer first.
     pub because: Vec<String>,
-    /// The cheapest that only its bid keeps away: with its price as the bid it would be taken.
+    /// The cheapest that only its bid excludes: a bid of its price would buy it.
     pub above_bid: Option<Box<Offer>>,
-    /// The cheapest that only the budget keeps away.
+    /// The cheapest that only the budget excludes.
     pub over_budget: Option<Box<OverBudget>>,
-    /// The quota that keeps the cheapest away that only a quota does, and what would be enough of it.
+    /// The quota that alone excludes the cheapest such offer, and a sufficient value.
     pub short_of: Option<Box<(Quota, u32)>>,
-    /// The cheapest that is to be had and is too dear to be bought without a word.
+    /// The cheapest available offer that is too expensive to buy without asking.
     pub too_dear: Option<Box<TooDear>>,
-    /// Where nothing at all is on offer for want of a known price.
+    /// Regions without any offer because prices are unknown.
     pub unpriced: Vec<Region>,
     /// The job has no limit that would end a machine.
     pub is_unlimited: bool,
 }
 
-/// An offer that the budget is too small for.
+/// An offer that exceeds the budget.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OverBudget {
     pub offer: Offer,
-    /// What the job has spent already: a budget counts all attempts.
+    /// The job's cost so far: a budget covers all attempts.
     pub spent: Usd,
-    /// The least that is worth a start.
+    /// The smallest budget for a start.
     pub least: Usd,
-    /// What the job's limits of time come to on it; `None`: nothing else bounds it.
+    /// The cost of the job's time limits on it; `None`: no other limit.
     pub whole: Option<Usd>,
 }
 
-/// Of jobs from before limits were asked for (docs/decisions/0024): what is submitted now has one.
+/// For jobs from before limits were required (docs/decisions/0024).
 pub(crate) fn unlimited() -> NoOffer {
     let because = format!("the job {}: nothing would end a machine whose work never does", LimitsSpec::UNBOUND);
     NoOffer { because: vec![because], above_bid: None, over_budget: None, short_of: None, too_dear: None, unpriced: Vec::new(), is_unlimited: true }
 }
 
-/// Where all of them fail for one reason of money, that is one sentence and not one for each.
+/// If all fail for one reason of money, one sentence covers them.
 pub(crate) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<TooDear>) -> NoOffer {
     let bought: Vec<&Offer> = rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local).collect();
     let above: Vec<&Offer> = bought.iter().copied().filter(|offer| offer.market == Market::Spot && is_above_bid(ask, offer)).collect();
@@ -92,7 +92,7 @@ pub(crate) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<
     }
 }
 
-/// One sentence for all that the budget keeps away: of the cheapest, what it would buy.
+/// One sentence for all offers that the budget excludes, with what it would buy of the cheapest.
 fn too_poor(ask: &Ask<'_>, many: usize, nearest: &Offer) -> String {
     let why = ask.terms(nearest, bid_price(ask, nearest).as_ref()).check().err().unwrap_or_default();
     let (kind, zone) = (&nearest.instance_type, &nearest.zone);
@@ -103,7 +103,7 @@ fn bid_for(ask: &Ask<'_>, offer: &Offer) -> Option<Bid> {
     bid::bid(ask.spec.machine.max_price, offer, ask.supply.history(offer), ask.now).ok()
 }
 
-/// What an hour may cost, where the market asks for a bid.
+/// The bid, on the spot market.
 fn bid_price(ask: &Ask<'_>, offer: &Offer) -> Option<Bid> {
     if offer.market == Market::Spot { bid_for(ask, offer) } else { None }
 }
@@ -112,7 +112,7 @@ fn is_above_bid(ask: &Ask<'_>, offer: &Offer) -> bool {
     bid_for(ask, offer).is_some_and(|bid| bid.price < offer.price)
 }
 
-/// Whether what the user would pay reaches: the bid the price, where there is one.
+/// Whether the bid reaches the price, on the spot market.
 fn is_affordable(ask: &Ask<'_>, offer: &Offer) -> bool {
     offer.market == Market::OnDemand || bid_for(ask, offer).is_some_and(|bid| bid.price >= offer.price)
 }
@@ -143,7 +143,8 @@ fn over_budget(ask: &Ask<'_>, offer: &Offer) -> OverBudget {
     OverBudget { offer: offer.clone(), spent, least: terms.least(), whole: terms.whole() }
 }
 
-/// With what is in use counted in: a quota is of all machines together. Only what nothing but the quota keeps away counts.
+/// Includes the vCPUs in use, because a quota covers all machines. Only offers that no other
+/// condition excludes count.
 fn short_of(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> Option<(Quota, u32)> {
     let short = rejected.iter().filter_map(|no| Some((&no.offer, ask.supply.quota(&no.offer)?)));
     let short = short.filter(|(offer, quota)| {
@@ -206,7 +207,7 @@ mod tests {
         place(&ask).map(drop)
     }
 
-    /// A larger machine that has no quota either is not what keeps the job away.
+    /// A larger machine without quota must not appear as the obstacle.
     #[test]
     fn a_budget_that_is_too_small_is_answered_with_the_smallest_that_is_enough() {
         let offers =

@@ -9,7 +9,7 @@ use super::ranking::{Rates, figure};
 use crate::job::{MarketChoice, RejectedOffer};
 use crate::market::{Cloud, Market, Offer, Usd};
 
-/// So many reasons fit in a sentence.
+/// The most reasons in a sentence.
 const REASONS_MAX: usize = 4;
 
 pub(crate) fn shortened(because: &[String]) -> String {
@@ -18,13 +18,13 @@ pub(crate) fn shortened(because: &[String]) -> String {
     if more > 0 { format!("{some}; and {more} more") } else { some }
 }
 
-/// What is too dear to be bought without a word, as it follows on the reasons of the others.
+/// The offer that is too expensive to buy without asking, to follow the others' reasons.
 pub(crate) fn and_dearer(because: &[String], too_dear: Option<&TooDear>) -> String {
     let after = if because.is_empty() { "" } else { "; " };
     too_dear.map(|dear| format!("{after}{}", dear.sentence())).unwrap_or_default()
 }
 
-/// One sentence for each type and reason, with all zones that it holds for; the cheapest first.
+/// One sentence for each type and reason, with its zones; the cheapest first.
 pub(crate) fn grouped(rejected: &[RejectedOffer]) -> Vec<String> {
     let mut groups: Vec<(&Offer, &str, Vec<&str>)> = Vec::new();
     let mut sorted: Vec<&RejectedOffer> = rejected.iter().collect();
@@ -55,12 +55,12 @@ pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &Rates<'_>) -> String {
     }
 }
 
-/// Why the best offer is the best, and what should be known of it.
+/// Why the best offer is the best, and remarks about it.
 pub(crate) fn reasons(ask: &Ask<'_>, rates: &Rates<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Option<Bid>)]) -> Vec<String> {
     let spec = ask.spec;
     let with = if best.extras.per_hour() > Usd::ZERO { format!(", {} with its disk and address", best.hourly()) } else { String::new() };
     let wanted = &spec.machine.gpus;
-    // Of this workstation nothing is promised: its driver is asked when the job starts.
+    // For a workstation nothing is promised: its driver is asked when the job starts.
     let shows_too_few = best.cloud == Cloud::Local && best.gpus < wanted.count;
     let peers = others.iter().filter(|(other, _)| other.market == best.market).count();
     let is_cheapest = others.iter().all(|(other, _)| other.hourly() >= best.hourly());

@@ -1,4 +1,4 @@
-//! Which offer to take, what it can cost at most, and how long its machine may live.
+//! Which offer to take, its maximum cost, and how long its machine may run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,47 +25,47 @@ pub struct Placement {
     pub bid: Option<UsdPerHour>,
     pub reasons: Vec<String>,
     pub rejected: Vec<RejectedOffer>,
-    /// What fits too, in the order in which it is tried when this one is not to be had.
+    /// Other fitting offers, in the order of fallback.
     pub fallbacks: Vec<Offer>,
-    /// What the chosen one and each of those come to, in the same order.
+    /// The figures of the chosen offer and the fallbacks, in the same order.
     pub ranking: Vec<Ranked>,
-    /// `None`: nothing bounds the time of this workstation, and an hour of it costs something.
+    /// `None`: the workstation's time is unlimited, at a price above zero.
     pub most_usd: Option<Usd>,
-    /// The same where any of the fallbacks is taken in its place.
+    /// The same for the most expensive of the offer and its fallbacks.
     pub most_any_usd: Option<Usd>,
-    /// Of the whole job from here on, with every machine that may follow.
+    /// For the whole job from now on, with all later machines.
     pub most_job: JobMost,
     pub kill_at: Option<Timestamp>,
 }
 
-/// What is asked of a placement.
+/// The inputs of a placement.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     pub spec: &'a Spec,
     pub supply: &'a Supply,
-    /// The attempts before: where none was to be had a moment ago, none is asked for again.
+    /// Earlier attempts: recently refused pools are skipped.
     pub history: &'a [AttemptRecord],
     pub budget_left: Option<Usd>,
-    /// What the users have added so far.
+    /// The users' extensions so far.
     pub more_time: Span,
-    /// What starts add to an hour of work, as a share of its price, where that is known: by zone and type.
+    /// The cost of starts as a share of an hour's price, if known, by zone and type.
     pub overheads: &'a Overheads,
-    /// The market that comes first, whatever it costs; the other is what there is when it has none.
+    /// The preferred market at any cost; the other is the fallback.
     pub prefers: Option<Market>,
-    /// What the users have allowed since, beside `fallback_cost`.
+    /// The users' later permission, beside `fallback_cost`.
     pub widened: Option<FallbackCost>,
     pub now: Timestamp,
 }
 
-/// Of spot pools, by zone and type.
+/// For spot pools, by zone and type.
 pub type Overheads = BTreeMap<(String, String), f64>;
 
-/// Takes the offer that fits on which the job is cheapest.
+/// Takes the fitting offer with the lowest cost for the job.
 ///
 /// # Errors
-/// When none fits; each one's reason is given.
+/// When none fits; each has its reason.
 pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
-    // Before anything else: what is on offer, and for how much, has no part in it.
+    // First, because offers and prices do not matter here.
     if ask.supply.offers.iter().any(|offer| offer.cloud != Cloud::Local) && !ask.spec.limits.bound_a_machine() && ask.budget_left.is_none() {
         return Err(unlimited());
     }
@@ -114,8 +114,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
 }
 
 impl<'a> Ask<'a> {
-    /// Whether a machine of this offer may be had at another moment, if not now: its quota, its price and the limits of the job
-    /// allow it.
+    /// Whether the offer may be bought later: its quota, its price and the job's limits allow it.
     pub fn fits_later(&self, bound: &Bound<'_>, offer: &Offer) -> bool {
         offer.gpus >= self.spec.machine.gpus.count
             && (offer.cloud == Cloud::Local || self.terms(offer, None).hard_end().is_some())
@@ -129,13 +128,13 @@ impl<'a> Ask<'a> {
         self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus)
     }
 
-    /// At the least that it may cost then: no more than it is ever bid for.
+    /// At the lowest price then: at most the highest bid.
     fn terms_later(&self, offer: &'a Offer) -> Terms<'a> {
         let most = bid::most_ever(self.spec.machine.max_price, offer).filter(|_| offer.market == Market::Spot && offer.cloud != Cloud::Local);
         Terms { bid: most.map(|most| most.min(offer.price)), ..self.terms(offer, None) }
     }
 
-    /// Whether the market may come down to the bid: it is there now, or was in the time that is looked back on, or nobody knows.
+    /// Whether the price may fall to the bid: it is there now, was in the window, or is unknown.
     fn bid_reaches(&self, offer: &Offer) -> bool {
         if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
             return true;
@@ -150,15 +149,16 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// The most that any of these costs; `None`: nothing bounds one of them.
+/// The most that any of these costs; `None`: one is unlimited.
 fn most_of(ask: &Ask<'_>, fitting: &[(&Offer, Option<Bid>)]) -> Option<Usd> {
     dearest(fitting.iter().map(|(offer, bid)| ask.terms(offer, bid.as_ref()).most()))
 }
 
-/// The bid for an offer that will do; or why it will not.
+/// The bid for a fitting offer, or why it does not fit.
 fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
     if offer.cloud == Cloud::Local {
-        // Of this workstation only the money is judged from outside: its agent asks the driver, and says what is missing.
+        // For a workstation only the cost is checked here; its agent asks the driver and reports
+        // problems.
         return ask.terms(offer, None).check().map(|()| None);
     }
     if ask.terms(offer, None).hard_end().is_none() {
@@ -192,7 +192,8 @@ fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
     Ok(Some(bid))
 }
 
-/// After a machine with a broken GPU, its pool likely hands out the same one again (row 43 of docs/promises.md).
+/// After a machine with a broken GPU, its pool probably returns the same one (row 43 of
+/// docs/promises.md).
 const BROKEN_FOR: Duration = Duration::from_secs(30 * 60);
 
 fn broke_lately(ask: &Ask<'_>, offer: &Offer) -> Option<Duration> {
@@ -272,7 +273,7 @@ mod tests {
         for offer in &offers {
             assert!(refused(std::slice::from_ref(offer)).contains("no `max_runtime`, no `budget` and no `deadline`"), "{offer:?}");
         }
-        // A price of nothing buys for ever.
+        // A budget never ends a free machine.
         let (free, priced) = (offer(Cloud::Aws, "a", "0", 0), offer(Cloud::Aws, "b", "2", 0));
         let placed = place(&spec(LimitsSpec::default()), &[free.clone(), priced.clone()], Some("$1".parse().unwrap()), Span::ZERO, NOW).unwrap();
         assert_eq!((&placed.offer, &placed.rejected[0].offer), (&priced, &free));
@@ -309,7 +310,7 @@ mod tests {
         let hour = Span::from_secs(3600);
         let limits = LimitsSpec { max_runtime: Some(hour), budget: Some("$1".parse().unwrap()), deadline: None, ..LimitsSpec::default() };
         let offers = [offer(Cloud::Aws, "a", "4", 0)];
-        // The budget lasts a quarter of an hour, and the power-off is in it.
+        // The budget lasts a quarter of an hour, including the power-off.
         let placed = place(&spec(limits.clone()), &offers, limits.budget, Span::ZERO, NOW).unwrap();
         assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(900 - 120)));
         assert_eq!(placed.most_usd, Some("1".parse().unwrap()));
@@ -330,7 +331,7 @@ mod tests {
         let mut offers = [spot("0.4", "1")];
         offers[0].extras = UsdPerHour::new("0.14".parse().unwrap());
         let placed = place(&wanted, &offers, Some("$6".parse().unwrap()), Span::ZERO, NOW).unwrap();
-        // The bid is 0.46: ten hours of 0.6, and the power-off is in them.
+        // The bid is 0.46: ten hours at 0.6, including the power-off.
         assert_eq!(placed.bid, Some(UsdPerHour::new("0.46".parse().unwrap())));
         assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(36_000 - 120)));
         assert_eq!(placed.most_usd, Some("6".parse().unwrap()));
@@ -346,7 +347,7 @@ mod tests {
         );
         let few = [offer(Cloud::Aws, "a", "4", 0), offer(Cloud::Aws, "b", "1", 0)];
         assert_eq!(place(&wanted, &few, Some("0.5".parse().unwrap()), Span::ZERO, NOW).unwrap().offer, few[1]);
-        // Of this workstation nothing is billed; but a budget that is gone before anybody can look is no bound.
+        // A workstation is free, but a budget that is spent before the first check limits nothing.
         let dear = [offer(Cloud::Local, "a", "100000", 0)];
         let error = place(&wanted, &dear, Some("1".parse().unwrap()), Span::ZERO, NOW).unwrap_err();
         assert!(error.to_string().contains("the $1.00 left of the budget are spent within a second"), "{error}");

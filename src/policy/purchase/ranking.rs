@@ -1,11 +1,11 @@
-//! What an offer comes to for one job: what an hour of its work costs there, and the rest of it.
+//! The cost of a job on an offer: per hour of work, and for the rest.
 //!
 //! ```text
-//!   hourly x (1 + starts) / speed ──> an hour of work ── x work left ──> what it takes to finish
+//!   hourly x (1 + starts) / speed ──> an hour of work ── x work left ──> cost to finish
 //! ```
-//! The order of offers goes by the second where the job says how much work it is, since a start costs more on a fast machine than
-//! on a slow one; else by the first, which is always known. What must never live here: a refusal (`placement`), the market
-//! (`market::deadline_choice`).
+//! If the job states its work, offers are ranked by the cost to finish, because a start costs more
+//! on a fast machine. Otherwise by the hour of work, which is always known. `placement` handles
+//! refusals, `market::deadline_choice` the market.
 
 use std::collections::BTreeSet;
 
@@ -17,31 +17,31 @@ use crate::policy::market::auto_market::reckoned_start_hours;
 use crate::policy::market::pool_history::start_of;
 use crate::policy::market::remaining_work;
 
-/// One offer that fits, in its place; the field names are an interface.
+/// One fitting offer in its rank; the field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
     pub instance_type: String,
     pub zone: String,
     pub market: Market,
     pub speed: f64,
-    /// Somebody has said so, or an attempt has measured it.
+    /// The user gave the speed, or an attempt measured it.
     pub speed_known: bool,
     pub usd_per_hour_of_work: f64,
-    /// `null`: nobody has said how much work it is.
+    /// `null`: the amount of work is unknown.
     pub usd_to_finish: Option<Usd>,
 }
 
-/// By what offers are ranked.
+/// The data for the ranking.
 pub(crate) struct Rates<'a> {
     ask: &'a Ask<'a>,
     speeds: Speeds,
     /// On a machine of speed 1.
     hours_left: Option<f64>,
-    /// Of the longest start that was seen of this job.
+    /// The job's longest start so far.
     start_hours: f64,
 }
 
-/// So many kinds of GPUs are named in a sentence.
+/// The most GPU kinds in a sentence.
 const KINDS_MAX: usize = 5;
 
 impl<'a> Rates<'a> {
@@ -56,23 +56,23 @@ impl<'a> Rates<'a> {
         self.speeds.of(offer)
     }
 
-    /// What starts add to an hour on such a machine.
+    /// The share of starts in an hour on such a machine.
     fn overhead(&self, offer: &Offer) -> f64 {
         let key = (offer.zone.to_string(), offer.instance_type.clone());
         if offer.market == Market::Spot { self.ask.overheads.get(&key).copied().unwrap_or(0.0) } else { 0.0 }
     }
 
-    /// What an hour of work costs without what starts add.
+    /// Cost of an hour of work, without starts.
     pub(crate) fn plain(&self, offer: &Offer) -> f64 {
         offer.hourly().per_hour().dollars() / self.speed(offer)
     }
 
-    /// What an hour of work costs: its part of the machine's hour, and of the starts.
+    /// Cost of an hour of work, with its share of the starts.
     pub(crate) fn usd_per_work(&self, offer: &Offer) -> f64 {
         self.plain(offer) * (1.0 + self.overhead(offer))
     }
 
-    /// What the rest of the job is expected to cost there in dollars, from the next start on.
+    /// Expected cost of the rest of the job there in dollars, from the next start on.
     fn rest(&self, offer: &Offer) -> Option<f64> {
         let work = self.hours_left? / self.speed(offer);
         let start = if offer.cloud == Cloud::Local { 0.0 } else { self.start_hours };
@@ -84,24 +84,24 @@ impl<'a> Rates<'a> {
         Usd::from_dollars(self.rest(offer)?).ok()
     }
 
-    /// Whether the rest of the job is what offers are ranked by. Where nobody has said how much work it is, and all kinds are alike, a
-    /// start is the same on each of them, and changes nothing. Of a job that works longer than it said, nobody knows for how long still.
+    /// Whether offers are ranked by the cost to finish. Without stated work, and with equal speeds,
+    /// a start costs the same everywhere. A job past its stated work has an unknown rest.
     pub(crate) fn by_the_rest(&self) -> bool {
         self.hours_left.is_some_and(|left| left > 0.0) && (self.ask.spec.limits.work.is_some() || !self.speeds.is_empty())
     }
 
-    /// What offers are ranked by, the least first: what it takes to finish, and then an hour of work.
+    /// The sort key, lowest first: the cost to finish, then an hour of work.
     pub(crate) fn rank(&self, offer: &Offer) -> (f64, f64) {
         let an_hour = self.usd_per_work(offer);
         (self.rest(offer).filter(|_| self.by_the_rest()).unwrap_or(an_hour), an_hour)
     }
 
-    /// Whether an hour of work is cheaper there than on the best, and what a start costs there is more than that saves.
+    /// Whether an hour of work is cheaper there than on the best, but a start outweighs that.
     pub(crate) fn is_outweighed(&self, other: &Offer, best: &Offer) -> bool {
         self.by_the_rest() && self.usd_per_work(other) < self.usd_per_work(best)
     }
 
-    /// Whether the rest of the job costs no more on one of two offers, as far as that is known.
+    /// Whether the rest of the job costs at most as much as on the other offer, as far as known.
     pub(crate) fn finishes_for_no_more(&self, offer: &Offer, than: &Offer) -> bool {
         self.by_the_rest() && self.rest(offer).zip(self.rest(than)).is_some_and(|(here, there)| here <= there)
     }
@@ -118,7 +118,7 @@ impl<'a> Rates<'a> {
         }
     }
 
-    /// What the rest costs on the best; of a job whose market is chosen by itself a forecast says more.
+    /// The cost of the rest on the best offer. For an `auto` job the forecast tells more.
     pub(crate) fn expectation(&self, best: &Offer) -> Option<String> {
         let (usd, hours) = (self.to_finish(best)?, self.hours_left?);
         let hours = Span::from_secs((hours / self.speed(best) * 60.0).round() as u64 * 60);
@@ -130,7 +130,7 @@ impl<'a> Rates<'a> {
         (usd > Usd::ZERO).then(|| format!("expected to cost {usd} to finish: {hours} of work there{start}"))
     }
 
-    /// How fast the kinds of GPUs that compete are taken to be, where there are several.
+    /// The assumed speeds of the competing GPU kinds, if there are several.
     pub(crate) fn about_speeds(&self, fitting: &[&Offer]) -> Option<String> {
         let bought = || fitting.iter().filter(|offer| offer.cloud != Cloud::Local);
         if !self.speeds.is_empty() && bought().next().is_some() && bought().all(|offer| self.speeds.said(offer).is_none()) {
@@ -139,7 +139,7 @@ impl<'a> Rates<'a> {
         }
         let models: BTreeSet<&str> = bought().filter_map(|offer| offer.gpu_model.as_deref()).collect();
         if self.speeds.is_empty() {
-            // Of one model with more GPUs than the job asks for, nobody expects more.
+            // A model with more GPUs than the job needs is not expected to be faster.
             let says = "are taken to be equally fast for this work; `[machine.speed]` in the job file would say otherwise";
             return (models.len() > 1).then(|| format!("{} {says}", listed(models.into_iter())));
         }
@@ -154,7 +154,7 @@ impl<'a> Rates<'a> {
         Some(format!("the speed of this work is taken to be {}{at_1}", of(true)))
     }
 
-    /// `2 x L4`; with its speed, where that is known. `None`: no GPU.
+    /// `2 x L4`, with its speed if known. `None`: no GPU.
     fn kind(&self, offer: &Offer) -> Option<String> {
         let model = offer.gpu_model.as_deref()?;
         let kind = if offer.gpus > 1 { format!("{} x {model}", offer.gpus) } else { model.to_owned() };
@@ -162,7 +162,7 @@ impl<'a> Rates<'a> {
     }
 }
 
-/// The first of them, and how many there are beside.
+/// The first few, and the number of the others.
 fn listed<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = all.collect();
     match all.len().saturating_sub(KINDS_MAX) {

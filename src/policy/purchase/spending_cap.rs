@@ -1,7 +1,7 @@
-//! May one more machine be launched, under what all jobs of a user together may cost.
+//! Whether one more machine may be launched under the limit for all of a user's jobs.
 //!
-//! Checked before each launch and at no other time: a cap keeps machines from starting, and never ends one that runs. What
-//! must never live here: a clock, a call; whoever asks has read every job.
+//! Checked only before a launch: a cap never ends a running machine. The caller reads all jobs.
+//! This module has no clock.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use serde::{Deserialize, Serialize};
 use crate::job::Reason;
 use crate::market::{Usd, UsdPerHour, elapsed};
 
-/// The user's caps. Both are of all jobs of one owner in the job roots that whoever launches drives.
+/// The user's caps. Both cover all jobs of one owner in the job roots of the launching controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
     pub usd_per_hour: Option<UsdPerHour>,
     pub usd_per_day: Option<Usd>,
 }
 
-/// One attempt, as far as money is concerned.
+/// The cost data of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spell {
-    /// What an hour of its machine costs, disk and address included: what was spent is reckoned with it.
+    /// Cost of an hour, with disk and address; used for the money already spent.
     pub hourly: UsdPerHour,
-    /// The most that an hour may come to yet: a spot machine's bid.
+    /// The most that an hour may still cost: a spot machine's bid.
     pub at_most: UsdPerHour,
     pub from: Timestamp,
-    /// When it was gone, and what it cost in all; `None`: it runs, or may.
+    /// When it ended, and its total cost; `None`: it runs, or may run.
     pub ended: Option<(Timestamp, Usd)>,
 }
 
-/// What all jobs cost at one moment.
+/// The cost of all jobs at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spending {
     pub machines: usize,
-    /// The most that an hour of all of them may come to.
+    /// The most that an hour of all of them may cost.
     pub usd_per_hour: UsdPerHour,
     /// In the last 24 hours.
     pub usd_last_day: Usd,
@@ -45,25 +45,26 @@ impl Caps {
         *self == Caps::default()
     }
 
-    /// Whether nothing that costs anything may be launched: a brake, or a word for "no cap" that is none.
+    /// Whether the caps forbid every paid launch: the user stops spending, or meant zero as "no
+    /// cap".
     pub fn let_nothing(&self) -> bool {
         self.usd_per_hour == Some(UsdPerHour::ZERO) || self.usd_per_day == Some(Usd::ZERO)
     }
 }
 
-/// A day that rolls: a calendar's would let two days' money go within an hour of midnight.
+/// A rolling day: a calendar day would allow two days' money within an hour around midnight.
 pub const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// What runs is counted for so much longer. Less, and a machine is launched that the cap forbids minutes later; more, and a
-/// job of ten minutes waits for the money of a long one.
+/// Running machines count for this much longer. With less, a launch is allowed that the cap forbids
+/// minutes later. With more, a job of ten minutes waits for the money of a long one.
 const AHEAD: Duration = Duration::from_secs(3600);
 
-/// Adds up what runs, and what was spent in the last day.
+/// Adds up the running machines and the last day's cost.
 pub fn spending(spells: &[Spell], now: Timestamp) -> Spending {
     let mut sum = Spending::default();
     for spell in spells {
         if spell.ended.is_none() {
-            // A workstation that costs nothing is no machine to wait for.
+            // A free workstation is not a machine to wait for.
             sum.machines += usize::from(spell.at_most > UsdPerHour::ZERO);
             sum.usd_per_hour = UsdPerHour::new(sum.usd_per_hour.per_hour() + spell.at_most.per_hour());
         }
@@ -72,7 +73,7 @@ pub fn spending(spells: &[Spell], now: Timestamp) -> Spending {
     sum
 }
 
-/// What a spell cost in the last day; of one that is longer, its share by time.
+/// Cost of an attempt in the last day; for a longer one, its share by time.
 fn of_last_day(spell: &Spell, now: Timestamp) -> Usd {
     let begin = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN).max(spell.from);
     let lasted = |from: Timestamp, to: Timestamp| elapsed(from, to);
@@ -114,7 +115,7 @@ pub fn judge(caps: &Caps, spending: &Spending, hourly: UsdPerHour, now: Timestam
     })
 }
 
-/// Why a machine at this price can never be launched under these caps, whatever runs and was spent; `None`: it can.
+/// Why a machine at this price can never be launched under these caps; `None`: it can.
 pub fn never(caps: &Caps, hourly: UsdPerHour, now: Timestamp) -> Option<Reason> {
     judge(caps, &Spending::default(), hourly, now)
 }

@@ -1,24 +1,26 @@
-//! Which signals of an interval say "work", which say nothing, and how much of the machine they show.
+//! Which signals of an interval show work, and how much of the machine they cover.
 //!
-//! Three kinds. Some are the workload's own, and one of them above its limit is work. Some belong to the whole machine
-//! (its network, the people at it) and only hold a verdict back while they last. A third kind shows work but not the
-//! lack of it. What must never live here: time; that is `idle`'s.
+//! There are three kinds. The workload's own signals show work above their limits. Signals of the
+//! whole machine (network, users typing) only delay a verdict while they last. The third kind can
+//! show work, but not its absence. `idle` measures the time.
 
 use std::fmt;
 
 use crate::instance::{Rates, Reading};
 use crate::job::IdleSpec;
 
-/// Five percent of **all** cores, used only where the workload's own tree is not known: an idle machine with a desktop
-/// or a monitor uses up to two percent of sixteen cores, and published rules use the same five.
+/// Five percent of **all** cores, used only if the workload's tree is unknown. An idle machine with
+/// a desktop or a monitor uses up to two percent of sixteen cores. Published rules use the same
+/// five.
 const MACHINE_CPU_QUIET_PERCENT: f64 = 5.0;
 
-/// Half of **one** core, over a minute, of what is not the workload's tree, on a machine that was launched for the job: there a
-/// container or a service is the job's too. Work on the processors takes a whole core. A desktop or a monitor uses a third of
-/// one, and so may the kernel of a machine with two hundred: with much less such a machine would never be idle.
+/// Half of **one** core over a minute, outside the workload's tree, on a machine launched for the
+/// job. There a container or a service belongs to the job. CPU work takes a whole core. A desktop,
+/// a monitor, or the kernel of a machine with two hundred cores uses a third of one. A lower limit
+/// would keep such a machine busy forever.
 const REST_CPU_QUIET_PERCENT: f64 = 50.0;
 
-/// The unit of traffic; it is said as [`rate`] says it.
+/// The unit of traffic, which [`rate`] formats.
 pub(crate) const RATE: &str = "B/s";
 
 /// `5.4 MB/s`: the units of `idle_io`.
@@ -32,20 +34,21 @@ pub fn rate(bytes_per_sec: f64) -> String {
     if unit == 0 || value >= 99.95 { format!("{} {}", Whole(value), UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// A number as `{:.0}` writes it. The general way takes a thousand instructions, and these words are made at every look.
+/// A number as `{:.0}` writes it. The general formatter takes a thousand instructions, and these
+/// texts are made at every look.
 pub(crate) struct Whole(pub(crate) f64);
 
 impl Whole {
-    /// As an integer that is the same, if there is one.
+    /// The equal integer, if there is one.
     fn exact(&self) -> Option<u64> {
         const EXACT_BELOW: f64 = (1_u64 << 53) as f64;
         (self.0.is_sign_positive() && self.0 < EXACT_BELOW).then(|| self.0.round_ties_even() as u64)
     }
 
-    /// At the end of a text.
+    /// Appends to a text.
     fn push(&self, text: &mut String) {
         match self.exact() {
-            // A percentage: nearly all that is said so.
+            // A percentage, the usual case.
             Some(small @ 0..1000) => {
                 let digits = [small / 100, small / 10 % 10, small % 10].map(|digit| char::from(b'0' + digit as u8));
                 let first = if small >= 100 { 0 } else { 2 - usize::from(small >= 10) };
@@ -65,13 +68,13 @@ impl fmt::Display for Whole {
     }
 }
 
-/// What one interval showed.
+/// The content of one interval.
 pub(crate) struct Seen {
     /// The signals above their limits, in words: `GPU 97 %, log output`.
     pub(crate) busy: String,
-    /// The signals that should be there and are not, with the reason.
+    /// The signals that could not be read, with the reason.
     pub(crate) unknown: Vec<String>,
-    /// A GPU, or without any GPU the processor, was above its limit.
+    /// A GPU was above its limit; without any GPU, the CPU was.
     pub(crate) computing: bool,
     /// A step, a checkpoint or the like.
     pub(crate) progressed: bool,
@@ -81,18 +84,19 @@ pub(crate) struct Seen {
     pub(crate) typing_secs: Option<f64>,
 }
 
-/// How much of the work the known signals would show, the most first.
+/// How much of the work the known signals show, the most first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sight {
-    /// The tree's processor time, and disk or network.
+    /// CPU time of the tree, and disk or network.
     Tree,
-    /// The machine's processor time, and disk or network.
+    /// CPU time of the machine, and disk or network.
     Machine,
-    /// Only a lower bound of the processor time; disk or network.
+    /// Only a lower bound of the CPU time; disk or network.
     MainProcess,
-    /// Processor time, but neither disk nor network: a wait for a transfer looks like the end of the work.
+    /// CPU time, but neither disk nor network: a wait for a transfer looks like the end of the
+    /// work.
     NoTransfers,
-    /// Nothing about the processor: preparing data looks like the end of the work.
+    /// No CPU time: preparing data looks like the end of the work.
     GpuOnly,
 }
 
@@ -100,7 +104,7 @@ pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     let tree_known = !matches!(rates.cpu_percent, Reading::Absent);
     let machine_limit = if tree_known { f64::INFINITY } else { MACHINE_CPU_QUIET_PERCENT };
     let above = |reading: &Reading<f64>, limit: f64| reading.known().is_some_and(|value| *value > limit);
-    // Room for all that is mostly said: to grow to it costs more than the words.
+    // Room for the usual text: growing the string costs more than the words.
     let mut busy = String::with_capacity(128);
     let mut unknown = Vec::new();
     let mut judge = |reading: &Reading<f64>, limit: f64, name: &str, unit: &str| match reading {
@@ -123,7 +127,8 @@ pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     for (reading, name) in [(&rates.net_bytes_per_sec, "network"), (&rates.typing_secs, "typing")] {
         judge(reading, f64::INFINITY, name, "");
     }
-    // The rest holds the clock, but is no beginning of the work: a machine that has just booted is busy with itself.
+    // CPU outside the tree stops the idle clock but does not start the work: a machine that just
+    // booted is busy with itself.
     let processor_busy = above(&rates.cpu_percent, spec.cpu_percent) || above(&rates.machine_cpu_percent, machine_limit);
     Seen {
         busy,
@@ -136,7 +141,7 @@ pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     }
 }
 
-/// One signal more, behind those before it.
+/// Appends one signal.
 fn say(busy: &mut String, name: &str, value: f64, unit: &str) {
     if !busy.is_empty() {
         busy.push_str(", ");

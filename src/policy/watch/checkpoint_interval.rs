@@ -1,19 +1,20 @@
-//! How often it pays to save a checkpoint, and which cadence cannot work.
+//! How often to save a checkpoint, and which interval cannot work.
 //!
-//! How long the interval should be follows from what a save costs and how often the machine is taken away: J. W. Young, "A
-//! first order approximation to the optimum checkpoint interval", CACM 17(9), 1974; J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
-//! restart dumps", Future Generation Computer Systems 22(3), 2006. What must never live here: how a checkpoint is made.
+//! The best interval follows from the cost of a save and the rate of interruptions: J. W. Young, "A
+//! first order approximation to the optimum checkpoint interval", CACM 17(9), 1974; J. T. Daly, "A
+//! higher order estimate of the optimum checkpoint interval for restart dumps", Future Generation
+//! Computer Systems 22(3), 2006.
 
 use serde::{Deserialize, Serialize};
 
 use crate::market::Span;
 
-/// What a cadence costs, as shares of the time that is paid for.
+/// The cost of a cadence, as shares of the paid time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CadenceCost {
-    /// Spent on saving.
+    /// Time for saving.
     pub saving_share: f64,
-    /// Expected to be lost to interruptions: half an interval and a restart each.
+    /// Expected loss through interruptions: half an interval and a restart each.
     pub lost_share: f64,
 }
 
@@ -22,9 +23,9 @@ pub fn young_interval(save: Span, between_interruptions: Span) -> Span {
     secs((2.0 * save.secs_f64() * between_interruptions.secs_f64()).sqrt())
 }
 
-/// Daly's higher-order interval: √(2δM)·[1 + ⅓·√(δ/2M) + (δ/2M)/9] − δ where δ < 2M, else M.
+/// Daly's higher-order interval: √(2δM)·[1 + ⅓·√(δ/2M) + (δ/2M)/9] − δ if δ < 2M, else M.
 ///
-/// `save` is the part of a save in which training stands still; an upload beside the training is not in it.
+/// `save` is the part of a save that blocks the training; an upload in the background is excluded.
 pub fn daly_interval(save: Span, between_interruptions: Span) -> Span {
     let (save, between) = (save.secs_f64(), between_interruptions.secs_f64());
     if between <= 0.0 {
@@ -37,7 +38,7 @@ pub fn daly_interval(save: Span, between_interruptions: Span) -> Span {
     secs((2.0 * save * between).sqrt() * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0) - save)
 }
 
-/// What `interval` costs: the first-order terms of the same model.
+/// The cost of `interval`: the first-order terms of the same model.
 pub fn cadence_cost(interval: Span, save: Span, restart: Span, between_interruptions: Span) -> CadenceCost {
     let (interval, save) = (interval.secs_f64(), save.secs_f64());
     let period = interval + save;
@@ -45,7 +46,8 @@ pub fn cadence_cost(interval: Span, save: Span, restart: Span, between_interrupt
     CadenceCost { saving_share: share(save, period), lost_share: share(period / 2.0 + restart.secs_f64(), between_interruptions.secs_f64()) }
 }
 
-/// Why a cadence cannot work. Found before the launch where the save time is known, flagged while it runs otherwise.
+/// Why a cadence cannot work. Found before the launch if the save time is known, otherwise during
+/// the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CadenceFault {
     #[error("saving and uploading takes {save}, longer than the interval of {interval}: the next one would always be late")]
@@ -56,27 +58,27 @@ pub enum CadenceFault {
     LongerThanNotice { save: Span, notice: Span, interval: Span },
 }
 
-/// What is known of a job's saves, and of the machines that it runs on.
+/// The facts about a job's saves and its machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cadence {
     pub interval: Span,
-    /// For which training stands still.
+    /// Time that a save blocks the training.
     pub save: Span,
-    /// Until it is uploaded, too: what must fit into the notice.
+    /// The same with the upload; it must fit into the notice.
     pub whole: Span,
-    /// From the loss of a machine to work on the next one.
+    /// Time from the loss of a machine to work on the next.
     pub restart: Span,
     pub taken_every: Span,
-    /// `None`: these machines are not taken away.
+    /// `None`: these machines are never interrupted.
     pub notice: Option<Span>,
 }
 
-/// Whether a cadence can work, what it costs, and what would cost the least.
+/// Whether a cadence works, its cost, and the cheapest one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CadenceVerdict {
     pub fault: Option<CadenceFault>,
     pub cost: CadenceCost,
-    /// Daly's interval; never shorter than a save takes until it is uploaded.
+    /// Daly's interval, at least the time of a save with its upload.
     pub best: Span,
     pub best_cost: CadenceCost,
 }
@@ -89,13 +91,14 @@ impl Cadence {
     }
 }
 
-/// Whether a final save fits into the notice (less the manifest's margin) and saves fit between each other.
+/// Checks that a final save fits into the notice (less the manifest's margin), and saves fit into
+/// the interval.
 ///
 /// # Errors
-/// The weightiest reason why it cannot.
+/// The most serious fault.
 pub fn check_cadence(interval: Span, save_p95: Span, notice: Option<Span>) -> Result<(), CadenceFault> {
     match notice {
-        // The weightier fault: a late save is a save all the same.
+        // Checked first, because a late save still counts as a save.
         Some(notice) if save_p95.duration() + NOTICE_MARGIN.duration() > notice.duration() => {
             Err(CadenceFault::LongerThanNotice { save: save_p95, notice, interval: interval.max(save_p95) })
         }
@@ -104,7 +107,7 @@ pub fn check_cadence(interval: Span, save_p95: Span, notice: Option<Span>) -> Re
     }
 }
 
-/// The manifest's margin before the end, as in `interruption`.
+/// The manifest's margin before the end, as in `spot_notice`.
 const NOTICE_MARGIN: Span = Span::from_secs(15);
 
 fn secs(secs: f64) -> Span {

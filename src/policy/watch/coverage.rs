@@ -1,8 +1,7 @@
 //! How much of an interval was really watched.
 //!
-//! A laptop sleeps, an agent is stopped, a recorder hangs: then two samples lie far apart, and what happened between
-//! them nobody saw. The watching policies count only the part of an interval that a sample can stand for. What must
-//! never live here: what the time is counted for.
+//! If a laptop sleeps, an agent is stopped or a recorder hangs, two samples are far apart and the
+//! time between is unknown. The watching policies count only the part that a sample can represent.
 
 use std::collections::VecDeque;
 
@@ -10,23 +9,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::market::Span;
 
-/// Fifteen intervals: the median of them shrugs off seven outliers, and follows a new sampling rate within fifteen.
+/// Fifteen intervals: their median ignores seven outliers, and follows a new sampling rate within
+/// fifteen.
 const RECENT_MAX: usize = 15;
 
-/// Twice the usual interval: one missed sample is still covered by its neighbours, an hour is not.
+/// Twice the usual interval: its neighbours cover one missed sample, but not an hour.
 const USUAL_TIMES: f64 = 2.0;
 
-/// A third of the window: no verdict stands on fewer than three samples, however slowly they come.
+/// A third of the window: every verdict needs three samples, however slowly they come.
 const WINDOW_SHARE: f64 = 1.0 / 3.0;
 
-/// The usual sampling interval, learned from the series itself.
+/// The usual sampling interval, learned from the series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pace {
     recent: VecDeque<f64>,
 }
 
 impl Pace {
-    /// The seconds of an interval that count, and learns from it.
+    /// The seconds of an interval that count; also learns from it.
     pub(crate) fn counted(&mut self, interval_secs: f64, window_secs: f64) -> f64 {
         if !interval_secs.is_finite() || interval_secs <= 0.0 {
             return 0.0;
@@ -39,7 +39,7 @@ impl Pace {
         interval_secs.min(most)
     }
 
-    /// At every look, and of so few that they need no room of their own.
+    /// Runs at every look, so it avoids an allocation.
     fn usual_secs(&self) -> Option<f64> {
         let mut room = [0.0; RECENT_MAX];
         let Some(values) = room.get_mut(..self.recent.len()) else { return median(self.recent.iter().copied()) };
@@ -48,7 +48,7 @@ impl Pace {
     }
 }
 
-/// The middle value; of an even number the lower of the two in the middle. `None` of nothing.
+/// The median; for an even count the lower middle value. `None` if empty.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     middle(&mut values.collect::<Vec<f64>>())
 }
@@ -58,7 +58,7 @@ fn middle(values: &mut [f64]) -> Option<f64> {
     Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
-/// The newest values of something, and their median, which is asked for far more often than it changes.
+/// The newest values, with their cached median.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
     values: VecDeque<f64>,
@@ -71,8 +71,8 @@ impl Recent {
         Recent { values, median }
     }
 
-    /// Takes one more in, and lets go of the oldest beyond so many. A number that is none would spoil the median, and cannot be
-    /// written down.
+    /// Adds a value and drops the oldest beyond `most`. A value that is not finite is skipped: it
+    /// would spoil the median and cannot be recorded.
     pub(crate) fn keep(&mut self, value: f64, most: usize) {
         if !value.is_finite() {
             return;
@@ -93,7 +93,7 @@ impl Recent {
     }
 }
 
-/// Whole seconds, as people read them.
+/// Whole seconds, for people.
 pub(crate) fn span(secs: f64) -> Span {
     Span::from_secs(secs.max(0.0).round() as u64)
 }

@@ -1,13 +1,13 @@
-//! Has the machine lost a GPU from under the work?
+//! Has the machine lost a GPU that the work needs?
 //!
 //! ```text
-//!   a GPU off the bus, or in need of a reset ─┐        the workload ends, and not well ──> the machine is to blame
-//!   none at all, where the job asks for one ──┤
+//!   a GPU off the bus, or in need of a reset ─┐        the workload fails ───────────────────> the machine is the cause
+//!   none at all, but the job needs one ───────┤
 //!   Xid 79 or 48 ─────────────────────────────┴─ fault ┤ no step, line or checkpoint for a while ──> the same
-//!                                                      └ it goes on working ──> an Xid is forgotten, nothing is ended
+//!                                                      └ work goes on ──> the Xid is forgotten, nothing is ended
 //! ```
-//! A fault alone ends nothing: the job may use another GPU, or have contained the error. What must never live here: a
-//! driver, or what is done about it (`supervise` says that).
+//! A fault alone ends nothing: the job may use another GPU, or have contained the error.
+//! `supervise` decides the action.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,31 +16,31 @@ use crate::instance::{GpuSample, Rates, Reading};
 use crate::job::GpuSelection;
 use crate::market::Span;
 
-/// The driver's numbers for errors after which a GPU is of no more use to whoever computes on it: 79, off the bus; 48, a
-/// double-bit error that was not contained.
+/// Xid errors after which a GPU is unusable for its process: 79, off the bus; 48, an uncontained
+/// double-bit error.
 const FATAL_XIDS: [u64; 2] = [48, 79];
 
-/// How long a workload may be silent on a machine with a fault before it is taken to hang in it. A collective gives up
-/// after ten minutes, which is also the bound of row 43 of docs/promises.md; most programs end with an error in seconds.
-/// Shorter, and a long step on the other GPUs is taken for a hang.
+/// Longest silence of a workload on a machine with a fault before it counts as hung. A collective
+/// times out after ten minutes, also the bound in row 43 of docs/promises.md; most programs fail
+/// within seconds. With less, a long step on the other GPUs counts as a hang.
 const SILENT_SECS: f64 = 180.0;
 
-/// Twice the longest silence that this workload is known for, and never more than this: then the save and the uploads
-/// still fit into ten minutes.
+/// Twice the longest earlier silence of this workload, up to the maximum below, so that the save
+/// and the uploads still fit into ten minutes.
 const TIMES_SILENCE: f64 = 2.0;
 const SILENT_SECS_MAX: f64 = 420.0;
 
-/// A workload that makes progress so long after an Xid has survived it.
+/// A workload with progress this long after an Xid has survived it.
 const SURVIVED_SECS: f64 = 60.0;
 
-/// What is wrong, as the decision needs it.
+/// The fault, for the decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HardwareFault {
-    /// The sentence for people: which GPU, and what.
+    /// The sentence for people: which GPU, and the fault.
     pub text: String,
-    /// Without any sign of progress since the fault.
+    /// Time without progress since the fault.
     pub silent: Span,
-    /// When the silence is long enough.
+    /// The silence that counts as a hang.
     pub needed: Span,
 }
 
@@ -54,15 +54,16 @@ impl HardwareFault {
 #[derive(Clone, Debug, Default)]
 pub struct HardwareWatch {
     pace: Pace,
-    /// Fatal Xids of each GPU, by its index, at the last look.
+    /// Fatal Xids of each GPU by index, at the last look.
     xids: Vec<usize>,
     fault: Option<Fault>,
-    /// Since the last sign of progress, and the longest such time without a fault.
+    /// Time since the last progress, and the longest such time without a fault.
     silent_secs: f64,
     silent_secs_max: f64,
     /// Whether the job asks for a GPU.
     asked: bool,
-    /// Whether it reports steps or checkpoints; then its log alone is no progress, since errors are printed too.
+    /// Whether it reports steps or checkpoints. If so, log output alone is no progress, because
+    /// errors are logged too.
     marks: bool,
 }
 
@@ -74,17 +75,17 @@ struct Fault {
 }
 
 impl HardwareWatch {
-    /// For a job that asks for a GPU, or does not.
+    /// `asked`: the job asks for a GPU.
     pub fn new(asked: bool) -> Self {
         HardwareWatch { asked, ..HardwareWatch::default() }
     }
 
-    /// Goes on with a fault that an earlier watch found: the driver tells of an Xid once.
+    /// Continues with a fault of an earlier watch: the driver reports an Xid once.
     pub fn remember(&mut self, fault: Option<&HardwareFault>) {
         self.fault = fault.map(|fault| Fault { text: fault.text.clone(), since_secs: 0.0, silent_secs: 0.0 });
     }
 
-    /// The workload was started again; what is broken stays so.
+    /// The workload was restarted; a fault remains.
     pub fn started_again(&mut self) {
         self.silent_secs = 0.0;
         if let Some(fault) = &mut self.fault {
@@ -92,7 +93,7 @@ impl HardwareWatch {
         }
     }
 
-    /// Takes in what the GPUs look like now, and what the workload did in the interval before.
+    /// Reads the GPUs' current state, and the workload's activity in the last interval.
     pub fn step(&mut self, gpus: &Reading<Vec<GpuSample>>, selection: &GpuSelection, rates: Option<&Rates>) {
         let lost = self.look(gpus, selection);
         let Some(rates) = rates else { return };
@@ -113,16 +114,16 @@ impl HardwareWatch {
         }
     }
 
-    /// The fault that stands, if one does.
+    /// The current fault, if any.
     pub fn fault(&self) -> Option<HardwareFault> {
         let fault = self.fault.as_ref()?;
         let needed = (TIMES_SILENCE * self.silent_secs_max).clamp(SILENT_SECS, SILENT_SECS_MAX);
         Some(HardwareFault { text: fault.text.clone(), silent: span(fault.silent_secs), needed: span(needed) })
     }
 
-    /// Notes new faults; gives whether a GPU is lost now.
+    /// Records new faults; returns whether a GPU is lost now.
     fn look(&mut self, gpus: &Reading<Vec<GpuSample>>, selection: &GpuSelection) -> bool {
-        // A driver that does not answer is a lost sensor: nobody knows, and nothing is concluded.
+        // If the driver does not answer, the state is unknown, and no fault is recorded.
         let Reading::Known(gpus) = gpus else { return false };
         if gpus.is_empty() && self.asked {
             self.found("the job asks for a GPU, and the driver shows none".to_owned());

@@ -1,17 +1,17 @@
-//! Is it idle? Every known signal quiet for the whole window; the window is longer where less is known.
+//! Is it idle? It is if every known signal was quiet for the whole window. With fewer signals the
+//! window is longer.
 //!
 //! ```text
-//!   Rates ─> signals ─┬─ one says work ────────────> the clock starts again; the pause that ended is remembered
-//!                     ├─ one should be there, is not > the clock stands still: unknown is never idle
-//!                     └─ all quiet ────────────────> the clock goes on ─> idle when quiet ≥ window
+//!   Rates ─> signals ─┬─ one shows work ───────────> the clock restarts; the pause that ended is remembered
+//!                     ├─ one could not be read ────> the clock stops: unknown is never idle
+//!                     └─ all quiet ────────────────> the clock runs ─> idle when quiet ≥ window
 //!
-//!   window = the largest of   the spec's window, longer where less is seen (GPU alone: never)
+//!   window = the largest of   the spec's window, longer with fewer signals (GPU alone: never)
 //!                             spec window + a quarter of an hour − time worked   (a young job has not shown its rhythm)
 //!                             3 × the job's own longest pause                    (that ended in work again)
 //! ```
-//! A pure fold over [`Rates`]: the agent feeds it live, `lamp replay` from a recording. Each factor's reason stands at
-//! its constant; measured figures beside the published rules are in docs/policies.md.
-//! What must never live here: a clock, and constants that only fit one recording.
+//! A pure fold over [`Rates`], live in the agent or recorded in `lamp replay`. Each constant has
+//! its reason; docs/policies.md compares results with published rules. This module has no clock.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,55 +22,58 @@ use crate::instance::{Rates, Reading};
 use crate::job::IdleSpec;
 use crate::market::Span;
 
-/// A longer patience: so many windows, but no more than is enough in any case, and never less than the window.
+/// A longer window: this many windows, at most `enough_secs`, at least one window.
 #[derive(Clone, Copy)]
 struct Patience {
     windows: f64,
     enough_secs: f64,
 }
 
-/// A quarter of an hour where only the main process's CPU is known: its children (data loaders, kernels) may be at work
-/// unseen, and long phases of that kind rarely pass ten minutes in recorded jobs.
+/// A quarter of an hour if only the main process's CPU is known. Its children (data loaders,
+/// kernels) may work unseen. In recorded jobs, such phases rarely exceed ten minutes.
 const MAIN_PROCESS: Patience = Patience { windows: 3.0, enough_secs: 900.0 };
 
-/// An hour where neither disk nor network is known: a job that waits for a transfer looks exactly like one that has
-/// ended. One recorded job did nothing for 45 minutes and then finished well; an hour is the published rule that is safe
-/// there. Also for a machine on which nothing was ever seen to work.
+/// An hour if neither disk nor network is known: waiting for a transfer looks like the end of a
+/// job. One recorded job paused for 45 minutes and then finished; the published rule of an hour is
+/// safe for it. Also for a machine that was never seen working.
 const NO_TRANSFERS: Patience = Patience { windows: 12.0, enough_secs: 3600.0 };
 
-/// A pause after work is a surprise only if there was work without such pauses: for a quarter of an hour, else the pause
-/// must be longer by what is missing. Without it the first evaluation or download after a warm-up looks like the end.
+/// A pause is suspicious only after a quarter of an hour of work without one; before that, the
+/// window grows by the missing time. Otherwise the first evaluation or download after a warm-up
+/// looks like the end.
 const YOUNG: Patience = Patience { windows: 3.0, enough_secs: 900.0 };
 
-/// Three times the longest pause so far. Pauses have heavy tails, the next record is often twice the last; on recorded
-/// jobs two stops one by mistake, four misses a forgotten machine.
+/// Three times the longest pause so far. Pauses have heavy tails, and the next record is often
+/// twice the last. On recorded jobs, two stops one by mistake, and four misses a forgotten machine.
 const TIMES_PAUSE: f64 = 3.0;
 
-/// Half of the quiet time: the network is the whole machine's. A burst (an update, a log upload) is somebody else's
-/// business, traffic for most of the time is likely a download that the job waits for.
+/// Half of the quiet time. The network belongs to the whole machine: a burst (an update, a log
+/// upload) may be unrelated, but steady traffic is probably a download for the job.
 const NETWORK_SHARE: f64 = 0.5;
 
-/// A quarter of an hour after the last key stroke: people read and think between commands; a forgotten terminal must not
-/// keep a machine.
+/// A quarter of an hour after the last key stroke: users read and think between commands, but a
+/// forgotten terminal must not keep a machine.
 const TYPING: Patience = Patience { windows: 3.0, enough_secs: 900.0 };
 
-/// Work begins when a GPU was used for a fifth of a window, one minute at most in all: a probe of the driver at start-up
-/// (`nvidia-smi`, `torch.cuda.is_available()`) is shorter.
+/// Work begins after a GPU was used for a fifth of a window, at most one minute. A driver probe at
+/// start-up (`nvidia-smi`, `torch.cuda.is_available()`) is shorter.
 const SUSTAINED_SHARE: f64 = 0.2;
 const SUSTAINED_SECS_MAX: f64 = 60.0;
 
-/// Somebody allocated or freed device memory: 64 MiB is more than an allocator's fragment and less than a CUDA context.
+/// A change of device memory: 64 MiB is more than an allocator's fragment and less than a CUDA
+/// context.
 const MEMORY_STEP_MIB: f64 = 64.0;
 
-/// How long a window that somebody asks for is while a job is young: what is asked for and what is missing of the proof that it works
-/// without such pauses. `None`: nothing is judged.
+/// The window of a young job: the configured one plus the time without pauses that it must still
+/// show. `None`: idle is not judged.
 pub fn young_window(spec: &IdleSpec) -> Option<YoungWindow> {
     let window = spec.window?;
     let until = Span::from_secs((YOUNG.windows * window.secs_f64()).min(YOUNG.enough_secs).round() as u64);
     Some(YoungWindow { asked: window, first: Span::from_duration(window.duration() + until.duration()), until })
 }
 
-/// The window at the beginning of the work, and how long it must have worked for the one that was asked for.
+/// The window at the beginning of the work, and the work time after which the configured one
+/// applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct YoungWindow {
     pub asked: Span,
@@ -84,24 +87,25 @@ pub struct IdleWatch {
     spec: IdleSpec,
     pace: Pace,
     began_secs: Option<f64>,
-    /// Time in which a GPU was used, until the work has begun.
+    /// GPU time until the work has begun.
     sustained_secs: f64,
     begun: bool,
-    /// Time worked since the work has begun; pauses and unknown time are not in it.
+    /// Work time since the work began, without pauses and unknown time.
     worked_secs: f64,
-    /// Measured quiet time since the last sign of life.
+    /// Measured quiet time since the last activity.
     quiet_secs: f64,
     network_busy_secs: f64,
-    /// The least that was seen in this quiet time.
+    /// The poorest view in this quiet time.
     sight: Sight,
-    /// The pause going on (a change of device memory does not end it) and the longest that ended in work.
+    /// The current pause (a change of device memory does not end it), and the longest that ended in
+    /// work.
     pause_secs: f64,
     pause_secs_max: f64,
     memory_mib: Option<f64>,
 }
 
-/// What was learned of a workload's rhythm. It outlives whoever watches; the clocks that run towards a verdict do not, since
-/// nobody knows what happened until the next one watches.
+/// Knowledge of a workload's rhythm, kept across agents. The clocks towards a verdict are not kept,
+/// because the time between two agents is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleRhythm {
@@ -113,18 +117,18 @@ pub struct IdleRhythm {
 }
 
 impl IdleWatch {
-    /// Whether the work was seen to begin: a GPU in use for a while, or progress.
+    /// Whether the work has begun: a GPU in use for a while, or progress.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// Goes on with what an earlier watch learned of the same workload.
+    /// Continues with the knowledge of an earlier watch of the same workload.
     pub fn resumed(spec: &IdleSpec, learned: &IdleRhythm) -> Self {
         let IdleRhythm { pace, sustained_secs, begun, worked_secs, pause_secs_max } = learned.clone();
         IdleWatch { pace, sustained_secs, begun, worked_secs, pause_secs_max, ..IdleWatch::new(spec) }
     }
 
-    /// What was learned so far: finite numbers only.
+    /// The knowledge so far: finite numbers only.
     pub fn rhythm(&self) -> IdleRhythm {
         let IdleWatch { sustained_secs, begun, worked_secs, pause_secs_max, .. } = *self;
         IdleRhythm { pace: self.pace.clone(), sustained_secs, begun, worked_secs, pause_secs_max }
@@ -147,13 +151,13 @@ impl IdleWatch {
         }
     }
 
-    /// The workload was started again: its pauses are remembered, but it is young again.
+    /// The workload was restarted: its pauses are remembered, but it is young again.
     pub fn started_again(&mut self) {
         (self.worked_secs, self.pause_secs, self.memory_mib) = (0.0, 0.0, None);
         self.start_again();
     }
 
-    /// Takes in one interval and judges.
+    /// Adds one interval and judges.
     pub fn step(&mut self, rates: &Rates) -> WatchVerdict {
         let Some(window) = self.spec.window.map(Span::secs_f64) else {
             return self.with_numbers(rates, None, WatchVerdict::new(Standing::Busy, WatchAction::None, "idle is off: not judged"));
@@ -213,12 +217,12 @@ impl IdleWatch {
         (self.quiet_secs, self.network_busy_secs, self.sight) = (0.0, 0.0, Sight::Tree);
     }
 
-    /// The window for what is known now; `None`: cannot be judged.
+    /// The window for the current knowledge; `None`: cannot be judged.
     fn needed(&self, window: f64, sight: Sight, elapsed: f64) -> Option<f64> {
         let young = window + (YOUNG.windows * window).min(YOUNG.enough_secs) - self.worked_secs;
         if !self.begun {
-            // Nothing was ever seen to work. Then only the workload's own silence counts, and the machine's only after
-            // an hour: a slow start of something unseen is as likely as a start that hangs.
+            // The work was never seen. Then the workload's own silence counts, and the machine's
+            // only after an hour: an unseen slow start is as likely as a hung one.
             let grace = self.spec.grace.secs_f64();
             return match sight {
                 Sight::Tree if elapsed >= grace => Some(young),
@@ -270,7 +274,7 @@ impl IdleWatch {
 
     fn with_numbers(&self, rates: &Rates, needed: Option<f64>, verdict: WatchVerdict) -> WatchVerdict {
         let of = |reading: &Reading<f64>| reading.known().copied().unwrap_or(f64::NAN);
-        // In the order of their names, in which none makes room for the next.
+        // Sorted by name, so that each insertion appends.
         let numbers = [
             ("cpu_percent", of(&rates.cpu_percent)),
             ("cpu_percent_min", of(&rates.cpu_percent_min)),
@@ -298,7 +302,7 @@ impl Patience {
     }
 }
 
-/// The levels that people ask for first.
+/// The most useful levels for people.
 fn levels(rates: &Rates) -> String {
     let all = [
         ("GPU", &rates.gpu_percent, "%"),
@@ -316,7 +320,7 @@ fn levels(rates: &Rates) -> String {
     known.join(", ")
 }
 
-/// Whole numbers, but a tenth where a whole number would say nothing.
+/// Whole numbers; one decimal for small values.
 fn rounded(value: f64) -> String {
     if value < 9.95 && (value - value.round()).abs() >= 0.05 { format!("{value:.1}") } else { Whole(value).to_string() }
 }

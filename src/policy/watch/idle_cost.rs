@@ -1,7 +1,8 @@
-//! What the idle rule's two mistakes cost: waiting to be sure, and stopping a job that would have worked on.
+//! The cost of the idle rule's two errors: waiting too long, and stopping a job that would have
+//! continued.
 //!
-//! The rule itself knows no money (`idle`): it waits as long as the job's rhythm asks for. This says afterwards what that was
-//! worth, so that somebody can choose another window. What must never live here: a verdict.
+//! The rule (`idle`) ignores money and waits as long as the job's rhythm needs. This figure helps
+//! the user to choose another window.
 
 use std::time::Duration;
 
@@ -9,34 +10,35 @@ use serde::Serialize;
 
 use crate::market::{Span, Usd, UsdPerHour};
 
-/// One idle verdict, as its records tell it.
+/// One idle verdict, from its records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IdleFacts {
-    /// How long every signal had been quiet.
+    /// How long all signals were quiet.
     pub quiet: Duration,
-    /// From what is safe (a checkpoint, or the beginning of the work) to the verdict; zero where a save came with it.
+    /// Time from the last safe point (a checkpoint, or the beginning of the work) to the verdict;
+    /// zero after a save.
     pub unsaved: Duration,
-    /// From the plan to the first work: what another machine would need again.
+    /// Time from the plan to the first work, which another machine would need again.
     pub start: Duration,
-    /// What the machine bills.
+    /// The machine's billed price.
     pub hourly: UsdPerHour,
 }
 
-/// Both sides, in time and money.
+/// Both errors, in time and money.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IdleCost {
-    /// Paid for while nothing happened, until the rule was sure.
+    /// Quiet time paid until the verdict.
     pub waited: Span,
     pub waited_usd: Usd,
-    /// Of work that a stop by mistake would have had to do again.
+    /// Work that a wrong stop would have repeated.
     pub lost: Span,
-    /// And for a start.
+    /// Time for another start.
     pub start: Span,
     pub lost_usd: Usd,
 }
 
-/// The time that was quiet is not counted as work that would be lost: if the verdict was wrong it was, in part, and the true
-/// figure is larger by at most that.
+/// Quiet time is not counted as lost work. If the verdict was wrong, the true loss is larger by at
+/// most that time.
 pub fn idle_cost(facts: &IdleFacts) -> IdleCost {
     let lost = facts.unsaved.saturating_sub(facts.quiet);
     IdleCost {

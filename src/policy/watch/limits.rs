@@ -1,13 +1,12 @@
-//! When does a limit end the attempt? Time, money, a deadline, the machine's own end.
+//! When a limit ends the attempt: time, money, a deadline, the machine's hard cap.
 //!
 //! ```text
-//!   spec + extensions, price, what was spent ─> points (one per limit, earliest first) ─> judge(now) ─> level
+//!   spec + extensions, price, spent so far ─> points (one per limit, earliest first) ─> judge(now) ─> level
 //!
 //!   began ───────────────── warn 80 % ──── warn 95 % ── drain ══════ ends
 //!                                                        └ the allowance: saving and uploading fit before the limit
 //! ```
-//! Every limit is a moment, known in advance, so that a plan can show it and a test can name it.
-//! What must never live here: what the machine costs (the caller knows), and whether it is worth it.
+//! Every limit is a moment known in advance, so that a plan can show it and a test can name it.
 
 use std::time::Duration;
 
@@ -17,23 +16,23 @@ use serde::{Deserialize, Serialize};
 use crate::job::{EndedBecause, LimitsSpec, Reason};
 use crate::market::{Span, Usd, UsdPerHour};
 
-/// What the limits are judged by.
+/// The inputs of the limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
     /// When billing of this attempt began.
     pub began: Timestamp,
     pub price: UsdPerHour,
-    /// What earlier attempts cost.
+    /// Cost of earlier attempts.
     pub spent_before: Usd,
     pub limits: LimitsSpec,
     pub extended: Extension,
-    /// The hard cap on the machine's life as it stands; an extension raises it once a controller has seen it.
+    /// The current hard cap of the machine; a controller raises it after an extension.
     pub kill_at: Option<Timestamp>,
-    /// How long saving, uploading and powering off may take.
+    /// Longest time for saving, uploading and powering off.
     pub drain: Span,
 }
 
-/// All extensions that were granted, added up.
+/// The sum of all extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Extension {
     /// Added to the run time and to the deadline.
@@ -49,13 +48,13 @@ pub enum LimitKind {
     KillAt,
 }
 
-/// Where a limit falls.
+/// The moment of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitPoint {
     pub kind: LimitKind,
     /// Billing must have ended by then.
     pub at: Timestamp,
-    /// The drain must begin by then; never before the attempt began.
+    /// The drain must begin by then, at the earliest when the attempt began.
     pub drain_at: Timestamp,
 }
 
@@ -69,22 +68,22 @@ pub enum LimitLevel {
     Reached,
 }
 
-/// What `judge` says.
+/// The result of `judge_limits`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitVerdict {
     pub level: LimitLevel,
-    /// `None`: nothing limits this attempt.
+    /// `None`: the attempt has no limit.
     pub next: Option<LimitPoint>,
     pub reason: Option<Reason>,
 }
 
-/// Four fifths is early enough to extend by hand, nineteen twentieths is the last call.
+/// At 80 % there is time to extend by hand; 95 % is the last warning.
 const WARN_SHARES: [(f64, LimitLevel); 2] = [(0.95, LimitLevel::Warn95), (0.80, LimitLevel::Warn80)];
 
-/// In the sentence of a limit that nears.
+/// Part of the text for an approaching limit.
 pub const NEARS: &str = "saving begins in";
 
-/// All limits of an attempt, the one whose drain begins first at the front.
+/// All limits of an attempt, the earliest drain first.
 pub fn limit_points(account: &Account) -> Vec<LimitPoint> {
     let Account { began, limits, extended, .. } = account;
     let runtime = limits.max_runtime.map(|most| after(after(*began, most.duration()), extended.time.duration()));
@@ -102,7 +101,7 @@ pub fn limit_points(account: &Account) -> Vec<LimitPoint> {
     points
 }
 
-/// How near the next limit is, without words; `None`: nothing limits this attempt.
+/// How near the next limit is, without words; `None`: no limit.
 pub fn limit_level(account: &Account, now: Timestamp) -> Option<LimitLevel> {
     let next = limit_points(account).into_iter().next()?;
     Some(level(&next, used(account, &next, now).1, now))
@@ -115,14 +114,14 @@ fn level(next: &LimitPoint, share: f64, now: Timestamp) -> LimitLevel {
     WARN_SHARES.iter().find(|(warn, _)| share >= *warn).map_or(LimitLevel::Far, |(_, level)| *level)
 }
 
-/// The seconds since the attempt began, and their share of the time until the drain.
+/// Seconds since the attempt began, and their share of the time until the drain.
 fn used(account: &Account, next: &LimitPoint, now: Timestamp) -> (f64, f64) {
     let used = now.duration_since(account.began).as_secs_f64().max(0.0);
     let whole = next.drain_at.duration_since(account.began).as_secs_f64();
     (used, if whole > 0.0 { used / whole } else { 1.0 })
 }
 
-/// How the attempt stands to its next limit.
+/// The attempt's state before its next limit.
 pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
     let Some(next) = limit_points(account).into_iter().next() else {
         return LimitVerdict { level: LimitLevel::Far, next: None, reason: None };
@@ -132,7 +131,7 @@ pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
     let left = next.drain_at.duration_since(now).as_secs_f64();
     let spent = account.spent_before + account.price.cost_of(Duration::from_secs_f64(used));
     let text = match level {
-        // Read in the receipt too, when all of it is over.
+        // Also read later in the receipt.
         LimitLevel::Reached => match Span::from_secs(next.at.duration_since(next.drain_at).as_secs().unsigned_abs()) {
             Span::ZERO => format!("{} was reached at {:.0}", next.kind.words(), next.at),
             drain => format!("{} is at {:.0}; saving and ending began {drain} before", next.kind.words(), next.at),
@@ -149,7 +148,7 @@ pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
 }
 
 impl LimitKind {
-    /// What the outcome says when this limit ended the attempt. The machine's hard cap is a limit on its run time.
+    /// The outcome's word for an end by this limit.
     pub fn ended_because(self) -> EndedBecause {
         match self {
             LimitKind::MaxRuntime => EndedBecause::MaxRuntime,
@@ -169,7 +168,7 @@ impl LimitKind {
     }
 }
 
-/// A time later; the end of time when there is none that late.
+/// A later time, or the largest timestamp on overflow.
 fn after(at: Timestamp, time: Duration) -> Timestamp {
     SignedDuration::try_from(time).ok().and_then(|time| at.checked_add(time).ok()).unwrap_or(Timestamp::MAX)
 }

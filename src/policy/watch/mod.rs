@@ -1,4 +1,5 @@
-//! Verdicts on a running workload: idle, stalled, limits, hardware, spot notices, checkpoint interval.
+//! Verdicts on a running workload: idle, stalled, limits, hardware, spot notices, checkpoint
+//! interval.
 
 pub(crate) mod activity_signals;
 pub(crate) mod checkpoint_interval;

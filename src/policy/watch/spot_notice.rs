@@ -1,14 +1,14 @@
-//! What the cloud's notice asks for: save now, go on, end, or nothing at all.
+//! The reaction to a cloud's notice: save now, continue, end, or nothing.
 //!
 //! ```text
-//!   first seen ─ save at once (if the workload goes on after saving) ─ train on ─ final save ─ manifest ─ gone
+//!   first seen ─ save at once (if the workload continues after saving) ─ train on ─ final save ─ manifest ─ end
 //!                                                                       at − (p95 + 30 s)     at − 15 s     at
-//!   without a signal: whatever is whole is uploaded at once ─ train on ─ end of the workload ─ manifest ─ gone
+//!   without a signal: complete checkpoints are uploaded at once ─ train on ─ end of the workload ─ manifest ─ end
 //!                                                             at − (upload + 30 s)             at − 15 s     at
 //! ```
-//! The time between notice and end is paid for, so it is used; but the last checkpoint must be whole before the end.
-//! A notice that lies far in the past was not carried out: it is void, and training goes on. What must never live here:
-//! how a notice is found out, and how a checkpoint is made.
+//! The time until the interruption is paid for, so it is used. But the last checkpoint must be
+//! complete before the end. A notice whose time is long past was not carried out: it is void, and
+//! training continues.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -17,32 +17,36 @@ use crate::instance::{Notice, NoticeKind};
 use crate::job::Reason;
 use crate::market::Span;
 
-/// Thirty seconds beside the measured p95: one checkpoint in twenty takes longer, and a machine about to be taken away
-/// shares its disk and network with others that leave.
+/// Thirty seconds beyond the measured p95: one checkpoint in twenty takes longer, and other
+/// interrupted machines share disk and network.
 const SAVE_MARGIN_SECS: i64 = 30;
 
-/// The manifest is written fifteen seconds before the end: the cloud's clock and ours differ, and power may go early.
+/// The manifest is written fifteen seconds before the end: clocks differ, and the power may go
+/// early.
 const MANIFEST_MARGIN_SECS: i64 = 15;
 
-/// Three minutes after its time a notice that did nothing is void: EC2 leaves it in place when it did not reclaim.
+/// Three minutes after its time an unexecuted notice is void: EC2 keeps a notice that it did not
+/// carry out.
 const VOID_AFTER_SECS: i64 = 180;
 
-/// Between the end of a workload that saves by itself and the moment when the upload must begin: it may save once more when it is told
-/// to end. A short notice gives an eighth of its length: more would take the time for work.
+/// Time between the end of a workload that saves by itself and the start of the upload: it may save
+/// once more at SIGTERM. A short notice gives an eighth of its length; more would take time from
+/// the work.
 const END_MARGIN_SECS: i64 = 15;
 
-/// The rate of a line that was never measured. EC2 is faster to its bucket, so that an estimate errs towards an earlier end.
+/// Assumed upload rate of an unmeasured network. EC2 to S3 is faster, so the estimate ends the work
+/// rather early.
 const ASSUMED_BYTES_PER_SEC: f64 = 10e6;
 
-/// Ten minutes before a scheduled reboot or retirement the final save begins at the latest: such events are known long
-/// before and begin up to minutes early.
+/// The final save begins at the latest ten minutes before a scheduled reboot or retirement. Such
+/// events are known long before and may begin minutes early.
 const MAINTENANCE_LEAD_SECS: i64 = 600;
 
-/// A save that was never measured is taken to need five minutes at most: the notice of an interruption is shorter and is
-/// used whole, a scheduled event may be a week away, and a week of work is not given up for it.
+/// An unmeasured save is assumed to need at most five minutes. An interruption's notice is shorter
+/// and used whole; a scheduled event may be a week away, and half of that week would be lost.
 const UNMEASURED_SECS: i64 = 300;
 
-/// What is known when a notice is judged.
+/// The facts about a notice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoticeFacts {
     pub notice: Notice,
@@ -50,36 +54,38 @@ pub struct NoticeFacts {
     pub now: Timestamp,
     /// The measured 95th percentile of saving and uploading; `None`: never measured.
     pub save_p95: Option<Span>,
-    /// The same of the upload alone, of what is whole; and the bytes of the checkpoint folder, where it was never measured.
+    /// The same for the upload alone; and the bytes of the checkpoint folder, if the upload was
+    /// never measured.
     pub upload: Option<Span>,
     pub bytes: Option<u64>,
-    /// How long an upload still takes that is under way and that the workload was not asked for.
+    /// Time left for a running upload that the workload was not asked for.
     pub backlog: Span,
     pub saver: Saver,
-    /// Whether a complete checkpoint was made since the notice was first seen, and whether work was done since then.
+    /// Whether a complete checkpoint was made since the notice, and whether work was done since
+    /// then.
     pub saved_since: bool,
     pub dirty_since: bool,
 }
 
-/// How the workload comes to save.
+/// How the workload saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saver {
-    /// A signal asks it, and it works on.
+    /// On a signal, and it continues.
     Asked,
-    /// The signal also ends it (SIGTERM): then saving early ends the training early.
+    /// On a signal that also ends it (SIGTERM), so an early save ends the training early.
     Ended,
-    /// No signal asks it: it saves when it does.
+    /// By itself, without a signal.
     Itself,
 }
 
-/// What to do about it.
+/// The reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeStep {
-    /// Go on; look again at `until`.
+    /// Continue; look again at `until`.
     Wait { until: Timestamp },
-    /// Ask for a checkpoint and go on.
+    /// Ask for a checkpoint and continue.
     SaveNow,
-    /// The final save: the manifest is written `by`, the machine is gone `at`.
+    /// The final save: the manifest is written `by`, the machine ends `at`.
     Final { by: Timestamp, at: Timestamp },
     /// Nothing to do, now or later.
     Void,
@@ -88,7 +94,8 @@ pub enum NoticeStep {
 /// Judges one notice.
 pub fn judge_notice(facts: &NoticeFacts) -> NoticeStep {
     match facts.notice.kind {
-        // Nothing is stopped for a rebalance recommendation; one early checkpoint makes the notice that may follow cheap.
+        // A rebalance recommendation ends nothing. One early checkpoint makes a following notice
+        // cheap.
         NoticeKind::Rebalance if facts.saved_since || facts.saver != Saver::Asked => NoticeStep::Void,
         NoticeKind::Rebalance => NoticeStep::SaveNow,
         NoticeKind::Interruption => taken_away(facts, 0),
@@ -113,25 +120,26 @@ fn taken_away(facts: &NoticeFacts, lead_secs: i64) -> NoticeStep {
     NoticeStep::Wait { until: if now < begin { begin } else { by } }
 }
 
-/// By when all must be over that ends an attempt, whatever ends it, where the cloud takes the machine. `None`: a recommendation takes
-/// nothing, and a notice that nobody carried out counts no more.
+/// When everything must be over if the cloud interrupts the machine, whatever ends the attempt.
+/// `None` for a recommendation or a void notice.
 pub fn over_by(notice: &Notice, first_seen: Timestamp, now: Timestamp) -> Option<Timestamp> {
     let takes = notice.kind != NoticeKind::Rebalance && now <= later(notice.at, VOID_AFTER_SECS);
     takes.then(|| told_by(notice.at, first_seen))
 }
 
-/// Whether the last checkpoint holds all the work there is.
+/// Whether the last checkpoint holds all the work.
 fn nothing_to_save(facts: &NoticeFacts) -> bool {
     facts.saved_since && !facts.dirty_since
 }
 
-/// When the manifest must be there: `MANIFEST_MARGIN_SECS` before the end, of a short notice a quarter of it.
+/// When the manifest must be there: `MANIFEST_MARGIN_SECS` before the end, or a quarter of a short
+/// notice.
 fn manifest_by(facts: &NoticeFacts) -> Timestamp {
     told_by(facts.notice.at, facts.first_seen)
 }
 
-/// Whether what is whole is uploaded at once, and not an interval after the one before: the machine may be gone by then. A scheduled
-/// event that is days away asks for nothing yet.
+/// Whether complete checkpoints are uploaded at once instead of at the next interval, because the
+/// machine may end first. A scheduled event days away needs no hurry.
 pub fn hurries(facts: &NoticeFacts) -> bool {
     let is_near = match facts.notice.kind {
         NoticeKind::Rebalance => false,
@@ -141,7 +149,8 @@ pub fn hurries(facts: &NoticeFacts) -> bool {
     is_near && facts.now <= later(facts.notice.at, VOID_AFTER_SECS)
 }
 
-/// When the end of the workload must begin, be it with a final save. A time that was never measured counts as half of the notice at most.
+/// When the end of the workload must begin, with a final save or without. An unmeasured time counts
+/// as at most half of the notice.
 fn final_begins(facts: &NoticeFacts, lead_secs: i64) -> Timestamp {
     let half = (length_secs(facts) / 2).min(UNMEASURED_SECS);
     let needed = match facts.saver {
@@ -164,7 +173,7 @@ fn whole_secs(span: Span) -> i64 {
     span.secs_f64().ceil() as i64
 }
 
-/// From the first sight of the notice to its time.
+/// Time from the first sight of the notice to its end.
 fn length_secs(facts: &NoticeFacts) -> i64 {
     length(facts.notice.at, facts.first_seen)
 }
@@ -178,7 +187,7 @@ fn told_by(at: Timestamp, first_seen: Timestamp) -> Timestamp {
 }
 
 impl NoticeStep {
-    /// For `supervise`.
+    /// The form for `supervise`.
     pub fn warning(self) -> Warning {
         match self {
             NoticeStep::Wait { .. } | NoticeStep::Void => Warning::None,

@@ -1,20 +1,22 @@
-//! Is it stalled? Alive, perhaps with all GPUs at 100 %, but without a step, a log line or a checkpoint for too long.
+//! Is it stalled? It runs, perhaps with all GPUs at 100 %, but too long without a step, a log line
+//! or a checkpoint.
 //!
 //! ```text
 //!   signs came four times and over a whole window: they have a rhythm, and their absence is judged
-//!   silent ≥ window          notify        somebody is told
-//!   + a twentieth of it      stacks        what the processes wait for is recorded while they still wait
+//!   silent ≥ window          notify        the user is told
+//!   + a twentieth of it      stacks        record what the processes wait for
 //!   + another twentieth      restart       SIGTERM, grace, SIGKILL, start from the last checkpoint
-//!   the same, when the restarts are used up   stop
+//!   the same, after the last allowed restart   stop
 //! ```
-//! `window` is the largest of the spec's window, `steps` median steps, and twice the longest silence that ended in
-//! progress (an evaluation, a compilation). The action is a level, not an edge: it is repeated until the next rung, and
-//! whoever acts on it acts on its change.
+//! `window` is the largest of the spec's window, `steps` median steps, and twice the longest
+//! silence that ended in progress (an evaluation, a compilation). The action is a level, not an
+//! edge: it repeats until the next rung, and the agent acts on its changes.
 //!
-//! Without a rhythm the user is told after three windows, for one rung, and nothing is ended: a line at the start is no promise of
-//! more. With one it is the same while GPU or CPU work as they did between the signs, unless the job file names a window of its
-//! own. A job that has told five steps is judged after three windows, and so is one that had its rhythm on an earlier machine.
-//! What must never live here: idleness; a stalled job may be as busy as can be.
+//! Without a rhythm the user is told after three windows, for one rung, and nothing is ended: an
+//! early log line promises no others. With a rhythm it is the same while GPU or CPU work as usual,
+//! unless the job file sets its own window. A job that reported five steps is judged after three
+//! windows, as is one with a rhythm on an earlier machine. A stalled job may be fully busy, so
+//! `idle` is separate.
 
 use std::collections::VecDeque;
 
@@ -26,36 +28,38 @@ use crate::instance::{Rates, Reading};
 use crate::job::StallSpec;
 use crate::market::Span;
 
-/// A twentieth of the window a rung, one minute by default: long enough for a stack dump, short enough that the restart
-/// comes two minutes after the verdict.
+/// One rung is a twentieth of the window, by default one minute: enough for a stack dump, and the
+/// restart comes two minutes after the verdict.
 const RUNG_SHARE: f64 = 1.0 / 20.0;
 
-/// Three windows for a workload that never left a mark: a big model may load and compile for an hour.
+/// Three windows for a workload without any mark yet: a big model may load and compile for an hour.
 const TIMES_MARKLESS: f64 = 3.0;
 
-/// Twice the longest silence that ended in progress: it comes again at the next epoch, and data grow.
+/// Twice the longest silence that ended in progress: it returns at the next epoch, and data grow.
 const TIMES_SILENCE: f64 = 2.0;
 
 /// The last 32 steps: enough for a median, few enough to follow a change of pace.
 const STEPS_KEPT: usize = 32;
 
-/// Below 60 % of its usual power a GPU at full utilisation is likely spinning in a collective: a kernel that waits
-/// counts as busy and draws little.
+/// A fully used GPU below 60 % of its usual power is probably spinning in a collective: a waiting
+/// kernel counts as busy but draws little.
 const POWER_SHARE_LOW: f64 = 0.6;
 
-/// Signs in so many quarters of a window, and over a window at least, are a rhythm. With fewer, the lines of a start-up that
-/// downloads and compiles would be one, and the long step after it a hang; with more, a job that prints once in ten minutes
-/// would have none in its first hours.
+/// A rhythm needs signs in this many quarters of a window, over at least a window. With fewer, the
+/// lines of a start-up that downloads and compiles would be a rhythm, and the long step after it a
+/// hang. With more, a job that prints every ten minutes would have none in its first hours.
 const SLOTS: u32 = 4;
 
-/// So many steps that the job itself has told are a promise of more, however soon they came.
+/// This many reported steps promise more, however early they came.
 const STEPS_TOLD: usize = 5;
 
-/// From 60 % of what it used between its signs a GPU or the CPU is at its usual work. A GPU that waits in a collective draws less.
+/// At 60 % of its level between signs, a GPU or CPU does its usual work. A GPU waiting in a
+/// collective draws less.
 const USUAL_SHARE: f64 = POWER_SHARE_LOW;
-/// Of the silence. A GPU rests between two batches, and one such sample must not end a long evaluation.
+/// Share of the silence. A GPU rests between two batches, and one such sample must not end a long
+/// evaluation.
 const USUAL_TIME_SHARE: f64 = 0.5;
-/// A GPU that works uses more than this, and a process that works more than half of a core.
+/// A working GPU uses more than this, and a working process more than half of a core.
 const GPU_PERCENT_MIN: f64 = 10.0;
 const CPU_PERCENT_MIN: f64 = 50.0;
 
@@ -63,10 +67,10 @@ const CPU_PERCENT_MIN: f64 = 50.0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Signs {
-    /// Measured time since the first, and until the last.
+    /// Measured time since the first sign, and the time of the last one.
     since_secs: f64,
     until_secs: f64,
-    /// Quarters of a window with a sign in them, and the newest of these.
+    /// Quarters of a window with a sign, and the newest of them.
     slots: u32,
     slot: Option<u64>,
 }
@@ -85,7 +89,7 @@ impl Signs {
     }
 }
 
-/// Watches one workload over its restarts.
+/// Watches one workload across its restarts.
 #[derive(Clone, Debug)]
 pub struct StallWatch {
     spec: StallSpec,
@@ -94,31 +98,31 @@ pub struct StallWatch {
     /// Measured time since the last mark, or since the start.
     silent_secs: f64,
     silent_secs_max: f64,
-    /// Seconds of that silence at the GPU's or the CPU's usual work.
+    /// Seconds of that silence with the GPU's or CPU's usual work.
     usual_secs: f64,
-    /// Whether any mark was ever seen, and whether one was since the last restart.
+    /// Whether any mark was ever seen, and one since the last restart.
     marked_ever: bool,
     marked: bool,
-    /// Since the last step, and the lengths of the last steps.
+    /// Time since the last step, and the lengths of the last steps.
     step_secs: f64,
     steps: Recent,
     step: Option<f64>,
-    /// GPU power while there was progress.
+    /// GPU power during progress.
     power_watts: Recent,
-    /// The same of its CPU.
+    /// CPU use during progress.
     cpu_percent: Recent,
-    /// Steps, lines and bars: a checkpoint that it was asked for says less.
+    /// Steps, log lines and progress bars; a requested checkpoint shows less.
     signs: Signs,
     /// The same since the last start.
     signs_here: Signs,
-    /// Steps that it has told itself.
+    /// Steps that the job itself reported.
     told: usize,
-    /// The longest silence of earlier attempts, where it reported.
+    /// The longest silence of earlier attempts, if the job reported.
     silent_before: Option<f64>,
 }
 
-/// What was learned of a workload's rhythm. It outlives whoever watches; the silence that was running does not, and the
-/// step that was under way is not measured, since nobody knows what happened until the next one watches.
+/// Knowledge of a workload's rhythm, kept across agents. The current silence and the current step
+/// are not kept, because the time between two agents is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StallRhythm {
@@ -136,7 +140,7 @@ pub struct StallRhythm {
 }
 
 impl StallWatch {
-    /// Goes on with what an earlier watch learned of the same workload.
+    /// Continues with the knowledge of an earlier watch of the same workload.
     pub fn resumed(spec: &StallSpec, learned: &StallRhythm) -> Self {
         let StallRhythm { pace, silent_secs_max, marked_ever, steps, step, power_watts, cpu_percent, signs, signs_here, told, silent_before } =
             learned.clone();
@@ -145,13 +149,13 @@ impl StallWatch {
         StallWatch { signs, signs_here, told, silent_before, ..known }
     }
 
-    /// It goes on from what an earlier attempt has left, of which [`StallWatch::longest_silence`] said so.
+    /// The attempt continues an earlier one, whose [`StallWatch::longest_silence`] is given.
     pub fn goes_on(&mut self, silent_secs: f64) {
         self.silent_before = Some(silent_secs).filter(|secs| secs.is_finite());
     }
 
-    /// The longest silence of this attempt and those before it, seconds, with the one that is under way as long as it is none that is
-    /// taken for a hang. `None`: it does not report.
+    /// The longest silence in seconds of this and earlier attempts. The current silence counts
+    /// while it is too short for a stall. `None`: the job does not report.
     pub fn longest_silence(&self) -> Option<f64> {
         let window = self.spec.window.map_or(f64::INFINITY, Span::secs_f64);
         let under_way = Some(self.silent_secs).filter(|secs| *secs < self.needed(window)).unwrap_or(0.0);
@@ -159,12 +163,13 @@ impl StallWatch {
         (self.reports() || self.silent_before.is_some()).then_some(longest)
     }
 
-    /// What came before was its setup, which is another program: nothing of that is known of this one.
+    /// The main command begins after the setup. The setup is another program, so its knowledge is
+    /// dropped.
     pub fn begins(&mut self) {
         *self = StallWatch { silent_before: self.silent_before, restarts: self.restarts, ..StallWatch::new(&self.spec) };
     }
 
-    /// What was learned so far: finite numbers only.
+    /// The knowledge so far: finite numbers only.
     pub fn rhythm(&self) -> StallRhythm {
         StallRhythm {
             pace: self.pace.clone(),
@@ -203,13 +208,13 @@ impl StallWatch {
         }
     }
 
-    /// The workload was started again: its pace is remembered, the clocks begin anew.
+    /// The workload was restarted: its pace is remembered, the clocks restart.
     pub fn started_again(&mut self) {
         (self.silent_secs, self.usual_secs, self.step_secs) = (0.0, 0.0, 0.0);
         (self.marked, self.step, self.signs_here) = (false, None, Signs::default());
     }
 
-    /// Takes in one interval and judges. `restarts` counts the ladder's restarts so far.
+    /// Adds one interval and judges. `restarts` counts the restarts by this policy so far.
     pub fn step(&mut self, rates: &Rates, restarts: u32) -> WatchVerdict {
         let Some(window) = self.spec.window.map(Span::secs_f64) else {
             return WatchVerdict::new(Standing::Busy, WatchAction::None, "stall is off: not judged");
@@ -271,23 +276,24 @@ impl StallWatch {
         }
     }
 
-    /// Its signs have a rhythm, here.
+    /// Its signs have a rhythm.
     fn has_rhythm(&self) -> bool {
         self.spec.window.is_some_and(|window| self.signs.are_a_rhythm(window.secs_f64()))
     }
 
-    /// Its usual work is known, of this start.
+    /// Its usual work since this start is known.
     fn works_usually(&self) -> bool {
         let has_rhythm = || self.spec.window.is_some_and(|window| self.signs_here.are_a_rhythm(window.secs_f64()));
         self.restarts == 0 && self.reports() || has_rhythm()
     }
 
-    /// It is known to tell of itself.
+    /// It is known to report progress.
     fn reports(&self) -> bool {
         self.has_rhythm() || self.told >= STEPS_TOLD
     }
 
-    /// GPU or CPU do what they did between the signs. Where there is a GPU, the power tells: a kernel that waits is busy.
+    /// GPU or CPU work as they did between the signs. For a GPU the power decides, because a
+    /// waiting kernel counts as busy.
     fn is_at_its_usual_work(&self, rates: &Rates) -> bool {
         let as_usual = |now: &Reading<f64>, usual: Option<f64>| now.known().zip(usual).is_some_and(|(now, usual)| *now >= USUAL_SHARE * usual);
         match &rates.gpu_percent {
@@ -315,7 +321,7 @@ impl StallWatch {
         let rung = needed * RUNG_SHARE;
         let only_told = match (self.reports() || self.silent_before.is_some(), self.usual_secs >= USUAL_TIME_SHARE * self.silent_secs) {
             (false, _) => Some("it has shown no rhythm that it could have lost"),
-            // A rhythm since its start shows what is usual. The few signs of a start that hangs do not (seeds 1392, 1583 and 1884 of 6 h).
+            // A rhythm since this start shows its usual work. The few signs of a hung start do not.
             (true, true) if self.works_usually() && self.spec.window == StallSpec::default().window => Some("its GPU or CPU work as usual"),
             _ => None,
         };
@@ -337,7 +343,7 @@ impl StallWatch {
         WatchVerdict::new(Standing::Stalled, action, text)
     }
 
-    /// Busy and yet cool: what a hung collective looks like.
+    /// Busy but with low power, like a hung collective.
     fn power_hint(&self, rates: &Rates) -> String {
         let (Some(gpu), Some(now), Some(usual)) = (rates.gpu_percent.known(), rates.gpu_power_watts.known(), self.usual_watts()) else {
             return String::new();
@@ -354,7 +360,7 @@ impl StallWatch {
 
     fn with_numbers(&self, rates: &Rates, needed: f64, verdict: WatchVerdict) -> WatchVerdict {
         let or_nan = |number: Option<f64>| number.unwrap_or(f64::NAN);
-        // In the order of their names, in which none makes room for the next.
+        // Sorted by name, so that each insertion appends.
         verdict.with_all([
             ("gpu_percent", or_nan(rates.gpu_percent.known().copied())),
             ("gpu_power_watts", or_nan(rates.gpu_power_watts.known().copied())),
@@ -373,7 +379,7 @@ impl StallWatch {
 /// The marks of one interval.
 struct Marks {
     steps: f64,
-    /// By the job itself.
+    /// Reported by the job itself.
     told: f64,
     other: f64,
     unknown: Option<String>,
@@ -384,7 +390,7 @@ impl Marks {
     fn of(rates: &Rates, last_step: &mut Option<f64>) -> Marks {
         let readings = [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks];
         let known = |reading: &Reading<f64>| reading.known().copied().unwrap_or(0.0).max(0.0);
-        // A recording may have the step alone: its change is a mark.
+        // A recording may have only the step: its change is a mark.
         let stepped = rates.step.is_some() && *last_step != rates.step;
         if rates.step.is_some_and(f64::is_finite) {
             *last_step = rates.step;

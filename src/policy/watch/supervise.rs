@@ -1,13 +1,16 @@
-//! The one place that orders the verdicts on a running attempt.
+//! Orders all verdicts on a running attempt.
 //!
 //! ```text
-//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  broken machine  >  work ended  >  move  >  stall  >  idle  >  told of a stall
+//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  broken machine  >  work ended  >  move  >  stall  >  idle  >  notice of a stall
 //! ```
-//! Each policy judges alone; here they meet. Why this order: finished work is finished whatever else is true; a machine
-//! that is being taken away leaves no time for anything else; a person's word stands over a rule's; a limit stands over
-//! the watching policies, because it is exact and they are judgements; a machine that lost a GPU is to blame for what the
-//! work on it did, so no retry there helps. The lower rungs of the stall ladder only tell, so
-//! they do not keep an idle machine alive.
+//! Each policy judges alone; here they meet. Reasons for the order:
+//!
+//! - Finished work stays finished, whatever else is true.
+//! - An interruption leaves no time for anything else.
+//! - A person's request overrides a rule.
+//! - A limit is exact, while the watching policies are estimates, so it comes first.
+//! - A machine that lost a GPU caused the failure, so a retry there is useless.
+//! - The lower rungs of a stall only notify, so they do not keep an idle machine.
 
 use super::supervise_facts::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
@@ -15,22 +18,24 @@ use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason};
 use crate::market::{Span, elapsed};
 use crate::policy::lifecycle::checkpoint_rollback::StartUp;
 
-/// Five minutes between "done" and the process's own end: loggers flush and write summaries in this time. Shorter cuts
-/// them off; longer pays for a process that will never end.
+/// Five minutes between "done" and the process's own end: loggers flush and write summaries. With
+/// less they are cut off; with more the user pays for a process that never ends.
 const DONE_GRACE: Span = Span::from_secs(300);
 
-/// A command that ends within ten seconds and leaves processes in its session has started its work and not done it: `nohup`, a
-/// script with a `&`. What has a session of its own may be a daemon (of a build, of `lamp` itself), and is only named. Shorter
-/// misses a launcher that looks around first; longer takes a job with a dashboard beside it for one.
+/// A command that ends within ten seconds but leaves processes in its session only started its
+/// work: `nohup`, or a script with `&`. Processes in their own session may be daemons (of a build,
+/// of `lamp` itself) and are only named. With less, a launcher that checks things first is missed.
+/// With more, a job with a dashboard counts as one.
 const AT_ONCE: Span = Span::from_secs(10);
 
-/// The policy of a restart that is no retry.
+/// The policy of a restart that does not count as a retry.
 pub const SERVICE: &str = "service";
 
-/// Who typed within this time is at work there: what `policy::watch::idle` waits for at most.
+/// A user who typed within this time is still working there: the longest wait of
+/// `policy::watch::idle`.
 const AT_WORK: Span = Span::from_secs(15 * 60);
 
-/// Judges all facts and gives the one next step.
+/// Judges all facts and returns the next step.
 pub fn supervise(facts: &Facts<'_>) -> Decision {
     finished(facts)
         .or_else(|| interrupted(facts))
@@ -104,7 +109,8 @@ fn limited(facts: &Facts<'_>) -> Option<Decision> {
     Some(decision)
 }
 
-/// A GPU is gone, and the work has ended for it or hangs in it. Whether it ended for want of memory is known by itself.
+/// A GPU is lost, and the work failed or hangs because of it. Running out of memory has its own
+/// verdict.
 fn broken(facts: &Facts<'_>) -> Option<Decision> {
     let fault = facts.hardware?;
     let what = match facts.workload {
@@ -117,11 +123,11 @@ fn broken(facts: &Facts<'_>) -> Option<Decision> {
     let reason = Reason::new(facts.now, "hardware", because.word(), text)
         .with("silent_secs", fault.silent.secs_f64())
         .with("window_secs", fault.needed.secs_f64());
-    // Nobody keeps a broken machine for a look, or its disk: what is complete is in the job directory.
+    // A broken machine and its disk are never kept: complete checkpoints are in the job directory.
     Some(end(facts, because, facts.workload == WorkloadFact::Running, reason, Reaction::Terminate))
 }
 
-/// What is cheaper for a whole job is worth no work of it: it saves first.
+/// A cheaper market must not cost work: it saves first.
 fn moved(facts: &Facts<'_>) -> Option<Decision> {
     let wish = facts.moves.filter(|_| facts.done_for.is_none())?;
     let because = EndedBecause::Moved;
@@ -129,7 +135,8 @@ fn moved(facts: &Facts<'_>) -> Option<Decision> {
     Some(end(facts, because, true, reason, Reaction::Terminate))
 }
 
-/// Neither a success nor a failure: a save at SIGTERM ends with 0 too. It goes on from its newest checkpoint.
+/// Neither success nor failure: a save at SIGTERM also exits with 0. It continues from its newest
+/// checkpoint.
 fn told(facts: &Facts<'_>) -> Option<Decision> {
     let WorkloadFact::Ended { exit, .. } = facts.workload else { return None };
     let text = format!("the service manager stopped the unit of the work ({exit}): starting it again");
@@ -162,7 +169,7 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
         return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts.stall, facts.idle), reason });
     }
     if exit.is_unseen() {
-        // It may have been well: another attempt goes on from its newest checkpoint.
+        // It may have succeeded. Another attempt continues from its newest checkpoint.
         let text = "the process that held the workload was killed, and its end was not seen".to_owned();
         let reason = Reason::new(facts.now, "workload", EndedBecause::Lost.word(), text).with("retries_used", used);
         return Some(end(facts, EndedBecause::Lost, false, reason, Reaction::Terminate));
@@ -191,8 +198,8 @@ fn done(facts: &Facts<'_>) -> Option<Decision> {
     Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
 }
 
-/// A setup that waits for a lock, an answer or a server waits for ever: it is ended by its own limit, and by silence. What the
-/// idle rule sees is enough for that: who compiles or downloads for half an hour uses the processor, the disk or the network.
+/// A setup that waits for a lock, an answer or a server would wait forever. Its own limit or
+/// silence ends it. The idle rule suffices: compiling or downloading uses CPU, disk or network.
 fn hung_setup(facts: &Facts<'_>) -> Option<Decision> {
     let ran = facts.setup_for.filter(|_| facts.stage == Stage::Setup && facts.workload == WorkloadFact::Running)?;
     let is_silent = facts.idle.standing == Standing::Idle && facts.idle.action == WatchAction::Stop && facts.on.idle != Reaction::Notify;
@@ -222,7 +229,7 @@ fn idle(facts: &Facts<'_>) -> Option<Decision> {
 }
 
 fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: &str, because: EndedBecause, reaction: Reaction) -> Option<Decision> {
-    // A setup script that compiles for half an hour says nothing and leaves no mark: what ends it is `hung_setup`.
+    // A setup script that compiles for half an hour leaves no marks; `hung_setup` ends a hung one.
     if facts.stage != Stage::Main || verdict.standing != judged || facts.workload != WorkloadFact::Running {
         return None;
     }
@@ -232,7 +239,7 @@ fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: 
         (WatchAction::None, _) => None,
         (WatchAction::Notify, _) => go_on(Step::Notify),
         (WatchAction::Stacks, _) => go_on(Step::Stacks),
-        // `notify` in the job file: the user has said that the work goes on whatever the rule thinks.
+        // With `notify` in the job file, the user wants the work to continue anyway.
         (WatchAction::Restart | WatchAction::Stop, Reaction::Notify) => go_on(Step::Notify),
         (WatchAction::Restart, _) => go_on(Step::Restart { after: Span::ZERO }),
         (WatchAction::Stop, _) => Some(end(facts, because, true, reason, reaction)),
@@ -244,12 +251,12 @@ fn watching(facts: &Facts<'_>) -> Decision {
     Decision { step: Step::Continue, standing: standing(facts.stall, facts.idle), reason: verdict.reason(facts.now, policy) }
 }
 
-/// What is said of the work: that it hangs outranks that it is idle.
+/// The state of the work; stalled overrides idle.
 pub fn standing(stall: &WatchVerdict, idle: &WatchVerdict) -> Standing {
     if stall.standing == Standing::Stalled { Standing::Stalled } else { idle.standing }
 }
 
-/// What becomes of the machine after such an end, as the job file asks.
+/// The job file's wish for the machine after such an end.
 pub fn afterwards(on: &OnSpec, because: EndedBecause) -> Afterwards {
     then(match because {
         EndedBecause::Succeeded => on.success,
@@ -262,14 +269,15 @@ pub fn afterwards(on: &OnSpec, because: EndedBecause) -> Afterwards {
 
 fn then(reaction: Reaction) -> Afterwards {
     match reaction {
-        // After the end, notifying is not a reason to go on paying.
+        // After the end, `notify` is no reason to keep paying.
         Reaction::Terminate | Reaction::Notify => Afterwards::Terminate,
         Reaction::Stop => Afterwards::Stop,
         Reaction::Keep(time) => Afterwards::Hold(time),
     }
 }
 
-/// What a person, a limit or the cloud ends is over at once; a machine whose work is over waits for whoever is at work on it.
+/// An end by a person, a limit or the cloud is immediate. A machine whose work is over waits for a
+/// user who works on it.
 fn waits_for(facts: &Facts<'_>, because: EndedBecause) -> Option<(Span, Span)> {
     use EndedBecause::{Failed, Idle, OutOfMemory, SetupFailed, Stalled, Succeeded};
     let typed = facts.typed.filter(|typed| *typed < AT_WORK)?;
@@ -288,7 +296,8 @@ fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, mut reason: Reason,
         then = Afterwards::Hold(time);
         reason.text = format!("{}; somebody typed on the machine {typed} ago, so it is kept for {time}", reason.text);
     }
-    // Also while the notice lets the work go on: whatever ends it now must be told before the machine is gone, or it is done again.
+    // Also while a notice lets the work continue: any end now must be recorded before the machine
+    // ends, or the work is repeated.
     let by = match facts.warning {
         Warning::Final { by, .. } => Some(by),
         _ => facts.over_by,

@@ -1,4 +1,4 @@
-//! What the one place that orders the verdicts is told, and what it answers.
+//! Inputs and results of `supervise`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,47 +10,48 @@ use crate::market::Span;
 use crate::policy::lifecycle::checkpoint_rollback::StartUp;
 use crate::policy::lifecycle::requests::{EndWish, MoveWish};
 
-/// All that the decision may depend on.
+/// All facts for the decision.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     pub now: Timestamp,
     pub on: &'a OnSpec,
     pub retries: &'a RetriesSpec,
     pub workload: WorkloadFact,
-    /// What runs, or ran last.
+    /// The running stage, or the last one.
     pub stage: Stage,
-    /// How often the workload was restarted in this attempt after a failure.
+    /// Restarts after a failure in this attempt.
     pub retries_used: u32,
     /// The newest start, if it began from a checkpoint.
     pub start_up: Option<&'a StartUp>,
     pub warning: Warning,
-    /// By when the attempt must be over, where the cloud has said that it takes the machine, whether or not anything is done for it yet.
+    /// When the attempt must be over because the cloud interrupts the machine, even if no action is
+    /// due yet.
     pub over_by: Option<Timestamp>,
-    /// The strongest wish that was not yet obeyed.
+    /// The strongest wish that is not yet obeyed.
     pub wish: Option<EndWish>,
-    /// A controller wants this attempt to make room for the next.
+    /// A controller wants to end this attempt for the next.
     pub moves: Option<&'a MoveWish>,
-    /// The first limit that has been reached, and by when the end must be over.
+    /// The first reached limit, and when the end must be over.
     pub limit: Option<Reached>,
-    /// What is broken of the machine, where another one can be had.
+    /// The machine's fault, if another machine can be bought.
     pub hardware: Option<&'a HardwareFault>,
     pub stall: &'a WatchVerdict,
     pub idle: &'a WatchVerdict,
-    /// How long the setup script has run, while it does.
+    /// How long the setup script has been running.
     pub setup_for: Option<Span>,
-    /// How long it may, as the job file says.
+    /// Its limit from the job file.
     pub setup_most: Span,
-    /// How long ago the workload said that it is done, if it did.
+    /// Time since the workload reported that it is done.
     pub done_for: Option<Span>,
-    /// Its service manager has ended the workload.
+    /// The service manager ended the workload.
     pub told: bool,
-    /// Processes that the command left behind when it ended.
+    /// Processes left after the command ended.
     pub left_behind: u32,
-    /// Those of them that have not left its session, as daemons do.
+    /// Those still in its session, unlike daemons.
     pub in_background: u32,
-    /// How long the command ran before it ended, where its start was seen.
+    /// How long the command ran, if its start was seen.
     pub ran_for: Option<Span>,
-    /// How long ago somebody typed on the machine, where it was launched for the job and anybody did.
+    /// Time since a user last typed on a machine launched for the job.
     pub typed: Option<Span>,
 }
 
@@ -63,7 +64,7 @@ pub struct Reached {
     pub by: Timestamp,
 }
 
-/// What the operating system says of the workload.
+/// The operating system's facts about the workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WorkloadFact {
     Running,
@@ -71,7 +72,7 @@ pub enum WorkloadFact {
         exit: ExitStatus,
         stage: Stage,
     },
-    /// It was ended or has failed, and is about to be started again: nothing runs that could be judged, and how it ended was.
+    /// It ended and is about to be restarted. Its end is already judged.
     Between,
 }
 
@@ -82,32 +83,33 @@ pub enum Stage {
     Main,
 }
 
-/// What `policy::watch::spot_notice` makes of the cloud's notices.
+/// The result of `policy::watch::spot_notice`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Warning {
     None,
-    /// Ask for a checkpoint now and go on.
+    /// Ask for a checkpoint now and continue.
     Save,
-    /// End the attempt now, checkpoint first; the manifest must be written `by`, the machine is gone `at`.
+    /// End the attempt now, checkpoint first; the manifest must be written `by`, the machine ends
+    /// `at`.
     Final {
         by: Timestamp,
         at: Timestamp,
     },
 }
 
-/// What the agent does next.
+/// The agent's next action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     Continue,
-    /// Ask the workload for a checkpoint and go on.
+    /// Ask the workload for a checkpoint and continue.
     Save {
         asked_by: &'static str,
     },
-    /// Tell somebody and go on.
+    /// Notify the user and continue.
     Notify,
     /// Record what the processes wait for.
     Stacks,
-    /// Bring back the newest checkpoint before this one, and start again from it.
+    /// Restore the newest checkpoint before this one, and restart from it.
     GoBack {
         before: CheckpointNo,
     },
@@ -124,26 +126,27 @@ pub struct End {
     pub because: EndedBecause,
     /// Ask for a checkpoint first.
     pub save: bool,
-    /// By when saving and uploading must be over.
+    /// When saving and uploading must be over.
     pub by: Option<Timestamp>,
     pub then: Afterwards,
 }
 
-/// What becomes of the machine after the drain.
+/// The machine's state after the drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Afterwards {
     Terminate,
     Stop,
-    /// Kept for a look, then terminated.
+    /// Kept for the user, then terminated.
     Hold(Span),
-    /// The cloud takes it; a machine that ends itself first would be billed for the rest of the hour.
+    /// The cloud ends it. If it ended itself first, EC2 would bill a first hour that is otherwise
+    /// free.
     LeaveToCloud {
         at: Timestamp,
     },
 }
 
-/// The decision and why.
+/// The decision and its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub step: Step,

@@ -1,4 +1,4 @@
-//! What a watching policy says at one moment.
+//! The result of a watching policy at one moment.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{Numbers, Reason};
 
-/// How the workload stands, in one word. The words are an interface (`lamp replay idle -o jsonl`, `status.json`).
+/// The state of the workload in one word. The words are an interface (`lamp replay idle -o jsonl`,
+/// `status.json`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
@@ -16,19 +17,19 @@ pub enum Standing {
     Busy,
     /// Every known signal was quiet for the whole window.
     Idle,
-    /// Alive, but without progress for too long.
+    /// Running, but without progress for too long.
     Stalled,
-    /// A signal that should be there is not. Never leads to a stop.
+    /// A signal could not be read. Never leads to a stop.
     Unknown,
 }
 
-/// What should be done about it.
+/// The action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchAction {
     None,
     Notify,
-    /// Record what the processes are waiting for.
+    /// Record what the processes wait for.
     Stacks,
     /// SIGTERM, grace, SIGKILL, start again from the last checkpoint.
     Restart,
@@ -50,7 +51,7 @@ impl WatchVerdict {
         WatchVerdict { standing, action, text: text.into(), numbers: Numbers::default() }
     }
 
-    /// Adds a number; one that is not finite is left out, since JSON cannot hold it.
+    /// Adds a number; infinite or NaN is skipped, because JSON cannot hold it.
     #[must_use]
     pub fn with(mut self, name: &'static str, number: f64) -> Self {
         if number.is_finite() {

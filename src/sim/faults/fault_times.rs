@@ -1,6 +1,6 @@
 //! Which faults of a world found a machine to befall: one that finds none is no fault, and a kind that never finds one is not tried.
 //!
-//! What must never live here: what a fault does (that is [`super::fault_plan`]).
+//! Not here: what a fault does (that is [`super::fault_plan`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

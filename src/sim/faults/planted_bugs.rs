@@ -2,7 +2,7 @@
 //!
 //! Each sits where the product meets the world: its port asks, reads or remembers as a product with that bug would. Nothing
 //! of the product is changed for it; and `lamp simulate` ships the false world without them: they are there with the feature `planted`
-//! alone, which tests and examples have (`World::planted`). What must never live here: a bug that no hasty change could bring.
+//! alone, which tests and examples have (`World::planted`). Not here: a bug that no hasty change could bring.
 
 use std::borrow::Cow;
 use std::time::Duration;

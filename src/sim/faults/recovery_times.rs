@@ -1,6 +1,6 @@
 //! What a fault alone takes: where it struck, and how long it was from then until what it asks for was there.
 //!
-//! What must never live here: anything that changes what happens; it looks on.
+//! Not here: anything that changes what happens; it looks on.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

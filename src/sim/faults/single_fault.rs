@@ -3,7 +3,7 @@
 //! ```text
 //!   Lone { fault, watching } ──> its work, its one fault, who is there (`faults::single_fault_plan`) ──> play ──> Measured: dark, gone, goes on, lost (`measured`)
 //! ```
-//! What must never live here: a bound (docs/promises.md tells them, tests/sim/bounds.rs asks for them).
+//! Not here: a bound (docs/promises.md tells them, tests/sim/bounds.rs asks for them).
 
 /// A fault, and who is there to do something about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

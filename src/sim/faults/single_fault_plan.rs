@@ -1,6 +1,6 @@
 //! How one fault alone is made to happen: the work that it befalls, the job's limit where that ends it, and the moment.
 //!
-//! What must never live here: which faults there are (`lone`), what comes of them (`measured`).
+//! Not here: which faults there are (`lone`), what comes of them (`measured`).
 
 use std::time::Duration;
 

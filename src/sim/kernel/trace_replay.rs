@@ -1,6 +1,6 @@
 //! What to type to see a world again.
 //!
-//! `just soak` reads these words (tests/sim/soak.rs). What must never live here: playing.
+//! `just soak` reads these words (tests/sim/soak.rs). Not here: playing.
 
 use crate::sim::{Lone, Play, Saves, Story};
 

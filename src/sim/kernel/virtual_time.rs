@@ -1,7 +1,7 @@
 //! Virtual time: when nobody can go on, the clock jumps to the next sleeper. Six hours take a second.
 //!
 //! One thread, one queue. The runtime says when it is about to park; everybody who could go on has done so by then, and
-//! time moves. What must never live here: a real clock, or a thread.
+//! time moves. Not here: a real clock, or a thread.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! The laws of what ends: machines whose end is asked for, wishes to end, and the reasons that are left of both.
 //!
-//! What an agent says of its own end is held in `laws::outcomes`. What must never live here: a memory (that is
+//! What an agent says of its own end is held in `laws::outcomes`. Not here: a memory (that is
 //! [`super::observer`]).
 
 use std::sync::Arc;

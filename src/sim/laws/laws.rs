@@ -1,7 +1,7 @@
 //! The laws of the world (docs/false-world.md), each a function with its number, held against every deed.
 //!
 //! Laws 17 and 18 compare whole lives, and are held by tests/sim: a death at every call changes nothing, and a world whose
-//! faults are over converges. What must never live here: a memory (that is [`super::observer`]).
+//! faults are over converges. Not here: a memory (that is [`super::observer`]).
 
 use std::cell::RefCell;
 use std::time::Duration;

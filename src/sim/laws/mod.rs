@@ -1,4 +1,4 @@
-//! What must hold in every simulated world, and who observes it.
+//! The laws of every simulated world, and the observer that checks them.
 
 pub(crate) mod ends;
 pub(crate) mod laws;

@@ -1,6 +1,6 @@
 //! The minutes that the judge counts, machine by machine: of no use, beyond the cap, unheeded, and in which nobody could do anything.
 //!
-//! What must never live here: how many of them break a law (`super::ends`).
+//! Not here: how many of them break a law (`super::ends`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

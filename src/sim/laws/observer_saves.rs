@@ -1,6 +1,6 @@
 //! What the judge remembers of saves: since when the oldest that is not kept has stood, and what a notice of the cloud found.
 //!
-//! What must never live here: how long a save may stand so, and what a notice obliges to (`super::saves`).
+//! Not here: how long a save may stand so, and what a notice obliges to (`super::saves`).
 
 use std::sync::Arc;
 use std::time::Duration;

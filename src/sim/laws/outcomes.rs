@@ -1,6 +1,6 @@
 //! The laws of what an agent says of the end of its attempt: what its outcome claims was so.
 //!
-//! What must never live here: a memory (that is [`super::observer`]).
+//! Not here: a memory (that is [`super::observer`]).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The receipts of a world beside what its cloud has billed.
 //!
-//! What must never live here: what a receipt is made of (that is `policy::billing::settlement`).
+//! Not here: what a receipt is made of (that is `policy::billing::settlement`).
 
 use std::sync::Arc;
 

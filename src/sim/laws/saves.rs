@@ -1,6 +1,6 @@
 //! The laws of saves: what is whole is kept soon, and what is announced is used.
 //!
-//! What must never live here: a memory (that is [`super::observer_saves`]), what an outcome says of a loss (`super::outcomes`).
+//! Not here: a memory (that is [`super::observer_saves`]), what an outcome says of a loss (`super::outcomes`).
 
 use std::time::Duration;
 

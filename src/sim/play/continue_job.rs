@@ -1,6 +1,6 @@
 //! A person goes on with a job that has ended: `lamp start`, in a false world.
 //!
-//! What must never live here: what is kept, and how it is started (`controller::launch::continue_job`). The words of the command are
+//! Not here: what is kept, and how it is started (`controller::launch::continue_job`). The words of the command are
 //! `cli::run::start`'s.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What the false EC2 bills for a machine: the truth that receipts are compared with.
 //!
-//! What must never live here: how the product reckons it (`policy::billing::billed_cost`).
+//! Not here: how the product reckons it (`policy::billing::billed_cost`).
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A machine from its boot to its last second: a kernel, the shipped agent under a service manager, the deadline unit,
 //! a disk, and whatever the agent starts.
 //!
-//! What must never live here: what the agent decides. It is the shipped one.
+//! Not here: what the agent decides. It is the shipped one.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};

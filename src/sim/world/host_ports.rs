@@ -1,6 +1,6 @@
 //! The ports of a machine's agent that end at the machine itself: its clock, its metadata, its power switch, its stacks.
 //!
-//! What must never live here: what the agent decides.
+//! Not here: what the agent decides.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 //! The machines of the false EC2: their states as they really are, their tokens, and the ledger of what they cost.
 //!
-//! What the cloud bills here is the truth that receipts are compared with. What must never live here: a call that fails
+//! What the cloud bills here is the truth that receipts are compared with. Not here: a call that fails
 //! (that is [`super::cloud_port`]).
 
 use std::collections::BTreeMap;

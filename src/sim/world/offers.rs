@@ -4,7 +4,7 @@
 //!   the worlds of the laws    two zones of one type, at prices that stand; capacity comes and goes by the weather, or by recordings
 //!   a job of somebody's own   one pool: a course of capacity, look by look, and of prices, which take machines away
 //! ```
-//! What must never live here: a call that fails, or the end of a machine (that is [`super::cloud_port`] and [`super::machines`]).
+//! Not here: a call that fails, or the end of a machine (that is [`super::cloud_port`] and [`super::machines`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! A series stands as frameworks lay it out: files side by side, a folder each, a folder for each start (`version_1/checkpoints/`, as
 //! Lightning does), or a folder each and a file that names the newest (`latest`, as DeepSpeed does).
 //! Whoever dies in between leaves half of it. A script that starts takes the newest that is whole and sweeps the rest away, as those
-//! do that expect to be interrupted. What must never live here: the laws of what is kept of it (`crate::sim::laws::laws`).
+//! do that expect to be interrupted. Not here: the laws of what is kept of it (`crate::sim::laws::laws`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! What AWS answers to somebody who only looks: each question of `lamp doctor` is a method.
 //!
-//! What must never live here: whether the answer is well (`policy::account::doctor`).
+//! Not here: whether the answer is well (`policy::account::doctor`).
 
 use std::sync::{Arc, OnceLock};
 

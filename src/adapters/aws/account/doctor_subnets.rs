@@ -1,6 +1,6 @@
 //! The subnets that the configuration names, and the way that each has out of its network.
 //!
-//! Two calls a region, at the same time. Changes nothing. What must never live here: what a way out is worth (`policy::account::subnet_egress`).
+//! Two calls a region, at the same time. Changes nothing. Not here: what a way out is worth (`policy::account::subnet_egress`).
 
 use aws_sdk_ec2::types::{Route, RouteState, RouteTable};
 

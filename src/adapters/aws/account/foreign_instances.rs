@@ -1,7 +1,7 @@
 //! Machines of the account that nobody of ours launched: those with GPUs, forgotten or of a stolen key; and those of any type
 //! that carry an owner tag of ours and are no launch of ours, which no other look shows.
 //!
-//! What must never live here: how much they are used (`ec2::utilization`), and an end of one.
+//! Not here: how much they are used (`ec2::utilization`), and an end of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

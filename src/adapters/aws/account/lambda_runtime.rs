@@ -5,7 +5,7 @@
 //!   POST invocation/ID/response | invocation/ID/error
 //!   POST init/error                                     the function cannot work at all
 //! ```
-//! Sixty lines, and no crate: what is there for it brings a web framework for three plain calls. What must never live here:
+//! Sixty lines, and no crate: what is there for it brings a web framework for three plain calls. Not here:
 //! what the function does.
 
 use std::fmt::Display;

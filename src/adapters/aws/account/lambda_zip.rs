@@ -2,7 +2,7 @@
 //!
 //! A header, the bytes, the same header once more as a directory, and where that is: thirty lines, the same bytes for the same
 //! program, so that its sum tells whether it was sent already. Not compressed: the one crate for it would be paid for by all,
-//! and a stripped program shrinks by half at best. What must never live here: what the program is for.
+//! and a stripped program shrinks by half at best. Not here: what the program is for.
 
 /// By this name AWS Lambda starts it.
 const NAME: &[u8] = b"bootstrap";

@@ -4,7 +4,7 @@
 //!   while the plan is made ── bucket, instance profile, role
 //!   where something lacks  ── the networks too, so that all of it is told together
 //! ```
-//! What must never live here: what is lacking (`policy::account::setup_plan`).
+//! Not here: what is lacking (`policy::account::setup_plan`).
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //!           ── aws_setup_group    EC2: security group, default VPC, what still runs
 //!           ── aws_setup_sweeper  the sweeper in the cloud: IAM, Lambda, EventBridge Scheduler, CloudWatch Logs
 //! ```
-//! Everything that can be asked at once is. What must never live here: which step is right (`policy::account::setup_plan`).
+//! Everything that can be asked at once is. Not here: which step is right (`policy::account::setup_plan`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
 //! The sweeper in an account: its two roles, its log, its function, its schedule, looked at, made and taken away.
 //!
-//! IAM goes by its SDK, the other three services by signed calls of our own (`aws::signed_rest`). What must never live here: which step
+//! IAM goes by its SDK, the other three services by signed calls of our own (`aws::signed_rest`). Not here: which step
 //! is right (`policy::account::sweeper_plan`).
 
 use std::sync::Arc;

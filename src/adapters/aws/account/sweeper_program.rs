@@ -5,7 +5,7 @@
 //!   -> lamp-x86_64 or lamp-arm64 beside this program, or in the build folder's `portable`
 //!   -> this program itself
 //! ```
-//! What must never live here: the upload.
+//! Not here: the upload.
 
 #![expect(clippy::disallowed_methods, reason = "reads the program that it hands out")]
 

@@ -8,7 +8,7 @@
 //! ```
 //! An alarm fires when its state changes, and only then. One that finds no period with data rings at once, so that it is armed once
 //! a minute that is over has some. A machine gets no alarm before its heartbeats
-//! arrive: the alarm would end it for a silence that is not its own. What must never live here: the rule itself (`job::AlarmRule`).
+//! arrive: the alarm would end it for a silence that is not its own. Not here: the rule itself (`job::AlarmRule`).
 
 use aws_sdk_cloudwatch::operation::delete_alarms::DeleteAlarmsError;
 use aws_sdk_cloudwatch::operation::list_tags_for_resource::ListTagsForResourceError;

@@ -11,7 +11,7 @@
 //!   the rest ── ec2_end           terminate, stop, start, tags
 //!   errors   ── ec2_errors        one table
 //! ```
-//! What must never live here: a decision, or an error code outside of the table.
+//! Not here: a decision, or an error code outside of the table.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

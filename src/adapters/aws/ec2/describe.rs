@@ -4,7 +4,7 @@
 //!   DescribeInstances by tag ── every page ──> views, those of others left out
 //!                                               └─ spot machines that the cloud took ──> what their requests say of it
 //! ```
-//! What must never live here: a guess. An answer that is not whole is an error, and an error means unknown.
+//! Not here: a guess. An answer that is not whole is an error, and an error means unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

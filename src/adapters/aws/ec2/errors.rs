@@ -4,7 +4,7 @@
 //!   SdkError ── trouble ──> Trouble { class, words } ── adopt, wait, clear, retry (ec2_launch, ec2_end) ──> CloudError
 //! ```
 //! A code that nobody knows never launches anything: the launch is refused for good, and the words name the code. An
-//! error without a code is no answer at all, so nothing is known. What must never live here: a call.
+//! error without a code is no answer at all, so nothing is known. Not here: a call.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -5,7 +5,7 @@
 //!   ami-... ───────────────────────────────────┼─ DescribeImages ──> Image, remembered for minutes
 //!   name:...;owner=... ────────────────────────┘  (the newest)
 //! ```
-//! What must never live here: the words themselves (`job::ImageChoice`).
+//! Not here: the words themselves (`job::ImageChoice`).
 
 use aws_sdk_ec2::error::ProvideErrorMetadata;
 use aws_sdk_ec2::types::{ArchitectureValues, DeviceType, Image as Described};

@@ -6,7 +6,7 @@
 //!   security group ┤
 //!   key pair ──────┘
 //! ```
-//! Changes nothing. What is wrong here is wrong in words before any machine is bought. What must never live here: a price, a
+//! Changes nothing. What is wrong here is wrong in words before any machine is bought. Not here: a price, a
 //! choice between offers.
 
 use std::time::Duration;

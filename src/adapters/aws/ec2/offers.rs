@@ -5,7 +5,7 @@
 //!                          what runs now ─────────────────────────────────────────> offers
 //! ```
 //! Two round trips where nothing is remembered, one where it is, and one more where a quota that is remembered leaves no room. A part that fails becomes a note or a refusal in words, and
-//! never a price that nobody named: what has no known price is not offered. What must never live here: which offer is better.
+//! never a price that nobody named: what has no known price is not offered. Not here: which offer is better.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@
 //! ```
 //! Of a job at its end all is asked for by its tag, and alarms by the names of its machines: a hundred jobs that end beside ten
 //! thousand machines cost a few calls each. What a living machine uses, whoever's it is, is no residue. Removing one reads its
-//! owner tag again (`ec2::residue_delete`). What must never live here: whether to remove it.
+//! owner tag again (`ec2::residue_delete`). Not here: whether to remove it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@
 //!                                            ├─ gone ───────> done
 //!                                            └─ ours ───────> removed
 //! ```
-//! What must never live here: a removal of what no list has named as this owner's.
+//! Not here: a removal of what no list has named as this owner's.
 
 use std::error::Error as StdError;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //!                                         ├─ another of the zone has one ──> the next attempt stands in that
 //!                                         └─ none ─────────────────────────> the zone is refused, whatever the type
 //! ```
-//! Changes nothing. What must never live here: for how long an attempt keeps away from a zone (`policy::purchase::refusal_backoff`).
+//! Changes nothing. Not here: for how long an attempt keeps away from a zone (`policy::purchase::refusal_backoff`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -7,7 +7,7 @@
 //!                  └─ TerminateInstances ─┬─ protected ──> the protection is cleared, it is ours; again
 //!                                         └─ not found ──> gone only by the NotFound rule
 //! ```
-//! The caller repeats all of it until the machine is seen to have ended. What must never live here: whether to.
+//! The caller repeats all of it until the machine is seen to have ended. Not here: whether to.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@
 //! ```
 //! An agent of ours names its machine alone. CloudWatch's names each GPU by dimensions of the machine and of its own configuration,
 //! and a metric is had only by all of them: so they are listed first. What nobody publishes is unknown, and no reason to say nothing.
-//! What must never live here: whether so little use is a waste.
+//! Not here: whether so little use is a waste.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

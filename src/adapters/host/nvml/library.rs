@@ -6,7 +6,7 @@
 //!     `-- no library, no driver, no device: Absent, or Unknown once there was one, or while the kernel has one
 //! ```
 //! A machine without the driver is not a machine whose driver is broken: the first has no GPUs, of the second nobody
-//! knows. Each problem is said once in the log. What must never live here: verdicts, and waiting.
+//! knows. Each problem is said once in the log. Not here: verdicts, and waiting.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -8,7 +8,7 @@
 //!   at work, between two looks:                                              the same mean  -+-> percent
 //!   no buffer, or nothing newer in it:                            the driver's latest value -'
 //! ```
-//! What must never live here: calls.
+//! Not here: calls.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The driver's critical errors (Xid numbers), as they happen.
 //!
 //! Xid 79, a GPU off the bus, or 48, a double-bit error, say more than any counter; which of them matter is a policy's
-//! question. A driver that offers no events costs nothing but this knowledge. What must never live here: waiting.
+//! question. A driver that offers no events costs nothing but this knowledge. Not here: waiting.
 
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enums::event::XidError;

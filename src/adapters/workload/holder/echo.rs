@@ -1,7 +1,7 @@
 //! A copy of the workload's output on the terminal or pipe of whoever runs the agent in the foreground.
 //!
 //! Best effort: what the reader does not take within a bounded buffer is skipped and said so; the log has all of it.
-//! What must never live here: a write that could wait.
+//! Not here: a write that could wait.
 
 #![expect(clippy::disallowed_methods, reason = "opens its own view of standard output")]
 

@@ -6,7 +6,7 @@
 //!              +-- no room, or the disk is full --+   counted and dropped; one line says how many when writing goes on
 //! ```
 //!
-//! A segment is complete once a later one exists, or the workload has ended. What must never live here: anything that
+//! A segment is complete once a later one exists, or the workload has ended. Not here: anything that
 //! waits; the workload stands at the other end of the pipe.
 
 #![expect(clippy::disallowed_methods, reason = "writes the log, and looks at the disk again after a while")]

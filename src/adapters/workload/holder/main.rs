@@ -11,7 +11,7 @@
 //! ```
 //!
 //! It ends when the whole tree is gone, or at once, with the tree, when the process that stands for its machine dies:
-//! that is how the local cloud cuts the power. What must never live here: anything that depends on the agent being
+//! that is how the local cloud cuts the power. Not here: anything that depends on the agent being
 //! alive, or that waits for anything but the workload.
 
 #![expect(clippy::disallowed_methods, reason = "counts time, and looks at the state folder")]

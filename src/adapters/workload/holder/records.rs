@@ -13,7 +13,7 @@
 //! | `exit.json` | holder | how the main process ended |
 //! | `log/00000001.log`, ... | holder | the output |
 //!
-//! The agent may be killed between any two of these; the holder never waits for it. What must never live here: the
+//! The agent may be killed between any two of these; the holder never waits for it. Not here: the
 //! holder's loop, or the agent's side of it.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the state folder")]
