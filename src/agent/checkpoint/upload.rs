@@ -45,7 +45,7 @@ const BYTES_PER_SEC_MIN: u64 = 1024 * 1024;
 /// from a folder that never rests.
 const UNKNOWN_MAX: usize = 16;
 
-/// Most files of one checkpoint folder (docs/environment.md). With fewer, a sharded data set beside
+/// Most files of one checkpoint folder (docs/checkpoints.md). With fewer, a sharded data set beside
 /// the saves would stop all saving. Each file costs a few hundred bytes of memory, and the time of
 /// a look is bounded.
 pub(crate) const FILES_MAX: usize = 200_000;

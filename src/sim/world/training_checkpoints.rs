@@ -53,7 +53,7 @@ const POINTER: &str = "latest";
 impl Saves {
     pub(crate) fn of(dice: &Dice) -> Saves {
         let marks = dice.percent(50);
-        // Whoever pauses for longer than two seconds must mark (docs/environment.md).
+        // Whoever pauses for longer than two seconds must mark (docs/checkpoints.md).
         let pause = Duration::from_secs(if marks { dice.pick(&[0, 1, 5, 20]) } else { dice.roll(2) });
         let layout = if dice.percent(50) { Layout::Folders } else { Layout::Files };
         let series = Saves::Series { marks, layout, pause };
