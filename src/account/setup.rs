@@ -16,7 +16,6 @@ use crate::market::Arch;
 pub enum Found<T> {
     Nothing,
     There(T),
-    /// Why the look-up failed.
     Unknown(String),
 }
 
@@ -52,7 +51,6 @@ pub enum ImageFound {
     },
     /// No launch can use it; why.
     Refused(String),
-    /// Why the look-up failed.
     Unknown(String),
 }
 
@@ -72,7 +70,6 @@ impl<T> Found<T> {
     }
 }
 
-/// The wanted names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupNames {
     pub owner: String,
@@ -81,7 +78,6 @@ pub struct SetupNames {
     pub bucket: String,
     /// The bucket has our default name with the account number, so no other user made it.
     pub bucket_is_ours_by_name: bool,
-    /// Prefix of the job root: empty, or with a `/` at its end.
     pub prefix: String,
     /// The machines' role, and their instance profile.
     pub role: String,
@@ -92,7 +88,6 @@ pub struct SetupNames {
     pub secrets: Vec<SecretSource>,
 }
 
-/// Name of the role and of the instance profile.
 pub const BOX_ROLE: &str = "lamplighter-box";
 
 /// The role of a configured instance profile, which may be an ARN.
@@ -106,7 +101,6 @@ pub const BOX_POLICY: &str = "lamplighter-box";
 /// Name of the inline policy that allows shells, if the user wants them.
 pub const BOX_SESSION_POLICY: &str = "lamplighter-session";
 
-/// Name of the security group.
 pub const GROUP: &str = "lamplighter";
 
 impl SetupNames {
@@ -114,7 +108,6 @@ impl SetupNames {
         self.regions.first().map_or("us-east-1", String::as_str)
     }
 
-    /// Name of this owner's sweeper.
     pub fn sweeper(&self) -> String {
         sweeper_name(&self.owner)
     }

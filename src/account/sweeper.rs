@@ -72,7 +72,6 @@ impl Sweeper {
     }
 }
 
-/// Settings of the Lambda function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FunctionSettings {
     pub runtime: String,
@@ -110,7 +109,6 @@ pub struct SweeperFound {
     pub schedule: Found<ScheduleFound>,
 }
 
-/// One step for a sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweeperStep {

@@ -59,7 +59,6 @@ pub struct Visit {
     pub places: Vec<Place>,
 }
 
-/// A region of a cloud.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     pub cloud: Cloud,

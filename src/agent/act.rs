@@ -23,13 +23,12 @@ use crate::ports::{Ended, Launch, Signal, Workload, WorkloadError};
 /// verbose program, and is small beside the disks of training machines.
 const LOG_SPOOL_BYTES_MAX: u64 = 512 << 20;
 
-/// How long to wait for a killed process before its end is assumed. The holder waits ten seconds,
-/// and as long again for the record of the end. A healthy kernel needs milliseconds.
+/// How long to wait for a killed process. The holder waits ten seconds, and as long again for the
+/// record of the end. A healthy kernel needs milliseconds.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(35);
 
-/// How long the service manager and the holder may take to start a command. The holder waits thirty
-/// seconds for the first reply. Shorter than a minute gives up starts on a busy machine; longer
-/// pays for a start that never happens.
+/// How long a start may take. The holder waits thirty seconds for the first reply. Shorter than a
+/// minute gives up starts on a busy machine; longer pays for a start that never happens.
 const START_MAX: Duration = Duration::from_secs(120);
 
 /// How long the kill of a tree may take. The holder and the kernel need about thirty seconds.

@@ -88,8 +88,8 @@ impl Board {
         self.inner().done
     }
 
-    /// Forgets the done mark before a new start of the workload. A marker file older than this
-    /// start does not count: it came with the workdir, or from an earlier start.
+    /// Forgets the done mark before a new start. An older marker file does not count: it came with
+    /// the workdir, or from an earlier start.
     pub fn restarted(&self, at: jiff::Timestamp) {
         let mut inner = self.inner();
         (inner.done, inner.told) = (None, None);

@@ -268,10 +268,9 @@ impl Agent {
         let verdict = judge_limits(&account, now);
         let (next, reason) = verdict.next.zip(verdict.reason)?;
         if verdict.level == LimitLevel::Reached {
-            // Requests may have raised the limits of a machine that was launched with them (seed
-            // 18000253 of 24 h), so wait until they are read. Only the hard cap in the tags already
-            // includes every grant. With a clock that was wrong at boot, limits may also seem to be
-            // over.
+            // Requests may have raised the limits at the launch (seed 18000253 of 24 h): wait until
+            // they are read. Only the hard cap already includes every grant. A wrong clock at boot
+            // may also make limits seem over.
             let mono = self.out.clock.mono();
             let may_judge = self.requests.are_known(mono) && (self.heartbeat.is_dated() || self.requests.were_waited_for(mono));
             if next.kind.ended_because() != EndedBecause::HardEnd && !may_judge {
@@ -314,9 +313,9 @@ impl Agent {
         }
     }
 
-    /// The time that the end needs before a limit. It is the measured save (else the grace), the
-    /// end of the workload, and some seconds to upload and power off. At most a tenth of the limit
-    /// on the run time, so that a short job keeps most of its time.
+    /// The time that the end needs before a limit: the measured save (else the grace), the
+    /// workload's end, and some seconds to upload and power off. At most a tenth of the run time
+    /// limit, for short jobs.
     fn drain_allowance(&self) -> Span {
         let spec = &self.attempt.resolved.spec;
         let save = match (&self.checkpoints, &spec.checkpoint) {
@@ -329,9 +328,8 @@ impl Agent {
     }
 }
 
-/// Converts a time that the cloud names to the agent's clock: the distance from now stays the same.
-/// The clocks differ when the agent started with a wrong time. In whole seconds, as clouds report
-/// them.
+/// Converts a time from the cloud to the agent's clock, at the same distance from now. The clocks
+/// differ if the agent started with a wrong time. In whole seconds, as clouds report them.
 fn carried(at: Timestamp, now: Timestamp, right: Timestamp) -> Timestamp {
     let ahead = (now.duration_since(right).as_secs_f64()).round() as i64;
     at.checked_add(SignedDuration::from_secs(ahead)).unwrap_or(at)

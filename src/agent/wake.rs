@@ -15,10 +15,10 @@ use crate::ports::{Clock, Ended, Workload};
 /// Faster costs more processor time; slower delays every verdict.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// The same for a workload that has long been busy, with no verdict, limit, notice or end near. A
-/// machine spends nearly all its hours so, and each tick costs the same. NVML's buffers still cover
-/// the gap, and events and the end of the workload wake the loop at once. Slower would show users
-/// old progress, and break the five seconds of `lamp logs -f`, since the log is read at the tick.
+/// The same for a workload that has long been busy, with no verdict, limit, notice or end near.
+/// Nearly all hours are so, and each tick costs the same. NVML's buffers cover the gap, and events
+/// still wake the loop. Slower would break the five seconds of `lamp logs -f`, since the log is
+/// read at the tick.
 const TICK_STEADY: Duration = Duration::from_secs(3);
 
 /// A workload is watched closely for this long first: short experiments have ended by then.

@@ -37,12 +37,9 @@ pub struct Rates {
     pub disk_bytes_per_sec: Reading<f64>,
     /// Sent plus received, without the agent's own traffic.
     pub net_bytes_per_sec: Reading<f64>,
-    /// Bytes printed in the interval.
     pub log_bytes: Reading<f64>,
-    /// Progress marks in the interval.
     pub progress_marks: Reading<f64>,
     pub step: Option<f64>,
-    /// Changes of the checkpoint folder in the interval.
     pub checkpoint_marks: Reading<f64>,
     /// Seconds since a user last typed; absent if no user is logged in.
     pub typing_secs: Reading<f64>,

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use super::Reading;
 use crate::market::Cuda;
 
-/// One reading of everything, once a second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub at: Timestamp,
@@ -34,7 +33,6 @@ pub struct Sample {
     pub network: Reading<IoCounters>,
     /// Free bytes of the file system that holds the workdir.
     pub disk_free_bytes: Reading<u64>,
-    /// Processes in the tree.
     pub tree_processes: Reading<u32>,
     /// Time since a user last typed at a terminal; `Known(None)`: no user is logged in.
     pub typing: Reading<Option<Duration>>,
@@ -77,11 +75,9 @@ pub struct IoCounters {
 /// Signs of activity of the workload, as counters that only grow.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Marks {
-    /// Bytes that the workload printed.
     pub log_bytes: u64,
     /// Lines of the progress file and matching log lines.
     pub progress: u64,
     pub step: Option<f64>,
-    /// Changes of the checkpoint folder.
     pub checkpoints: u64,
 }

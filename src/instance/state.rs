@@ -28,7 +28,6 @@ pub struct MachineRef {
     pub id: String,
 }
 
-/// One machine in one answer of the cloud.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceView {
     pub id: String,

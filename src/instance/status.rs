@@ -46,7 +46,6 @@ pub struct Status {
     pub saved: Span,
     #[serde(default)]
     pub notice: Option<Notice>,
-    /// How often the workload was started in this attempt.
     #[serde(default)]
     pub starts: u32,
     /// Until when a kept machine is held after the end.

@@ -56,7 +56,8 @@ impl Tags {
         map
     }
 
-    /// # Errors When a tag is missing or malformed: the machine is then not ours.
+    /// # Errors
+    /// When a tag is missing or malformed: the machine is then not ours.
     pub fn from_map(map: &BTreeMap<String, String>) -> Result<Self, TagsError> {
         let mut name = TAG_PREFIX.to_owned();
         let mut text = |key: &'static str| {
@@ -79,7 +80,8 @@ impl Tags {
 /// The check before every action on a machine: all our tags are there and name this owner. The
 /// comparison is exact; `me` is not `Me`.
 ///
-/// # Errors When the machine is not ours.
+/// # Errors
+/// When the machine is not ours.
 pub fn owned_by(map: &BTreeMap<String, String>, owner: &str) -> Result<Tags, TagsError> {
     let tags = Tags::from_map(map)?;
     if tags.owner == owner { Ok(tags) } else { Err(TagsError::Owner { owner: tags.owner }) }

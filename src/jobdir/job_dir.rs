@@ -241,8 +241,8 @@ impl JobDir {
         }
     }
 
-    /// The newest heartbeat. `None`: none yet, or it is torn. It is not synced to disk, so a power
-    /// failure may tear it, and a torn one must not block other work.
+    /// The newest heartbeat. `None`: none yet, or a power failure tore it, since it is not synced
+    /// to disk.
     pub async fn status(&self, no: AttemptNo) -> Result<Option<Status>, JobDirError> {
         unless_damaged(self.read(layout::status(&self.job, no)).await)
     }
@@ -328,9 +328,8 @@ impl JobDir {
         Ok(self.store.list(&layout::events(&self.job, no)).await?)
     }
 
-    /// The events in these batches. Reads them in parallel: an agent that restarts for hours leaves
-    /// thousands of batches, and one by one they would delay the end of the job. A missing batch
-    /// counts as empty. Fails when the store does not answer.
+    /// The events in these batches, read in parallel: an agent that restarts for hours leaves
+    /// thousands of them. A missing batch counts as empty. Fails when the store does not answer.
     pub async fn events_in(&self, batches: Vec<ObjectMeta>) -> Result<Vec<Event>, JobDirError> {
         let mut events = Vec::new();
         let read = |batch: ObjectMeta| async move {

@@ -15,7 +15,6 @@ const ON_DEMAND: &str = include_str!("../../config/catalog/on_demand.csv");
 const ZONES: &str = include_str!("../../config/catalog/zones.csv");
 const EXTRAS: &str = include_str!("../../config/catalog/extras.csv");
 
-/// The disk kind of every machine.
 const DISK: &str = "gp3";
 
 /// AWS's month, in hours.
@@ -28,7 +27,6 @@ pub fn beside_an_hour(disk_gib_month: Usd, disk_gib: u32, address_hour: Usd) -> 
     UsdPerHour::new(disk_hour + address_hour)
 }
 
-/// A value with its date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dated<T> {
     pub value: T,
@@ -81,7 +79,6 @@ impl Catalog {
         self.zones.get(&key(instance_type, region)).map_or(&[], Vec::as_slice)
     }
 
-    /// Regions with prices.
     pub fn regions(&self) -> Vec<Region> {
         let mut names: Vec<&str> = self.on_demand.keys().map(|(_, region)| region.as_str()).collect();
         names.sort_unstable();
@@ -104,7 +101,6 @@ impl Catalog {
         self.extra("public-ipv4", region)
     }
 
-    /// All GPU models, by name.
     pub fn gpu_models(&self) -> Vec<&str> {
         let models: BTreeSet<&str> = self.types.iter().filter_map(|kind| kind.gpu_model.as_deref()).collect();
         models.into_iter().collect()

@@ -22,7 +22,6 @@ pub struct MachineType {
     pub spot: bool,
 }
 
-/// Whether a type satisfies the requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
     Fits,

@@ -21,7 +21,6 @@ pub struct Usd(i64);
 #[serde(transparent)]
 pub struct UsdPerHour(Usd);
 
-/// Why a text or number is not an amount of money.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an amount of dollars, write it like 5, 0.65 or \"$5\"")]
 pub struct MoneyError {
@@ -41,7 +40,8 @@ impl Usd {
 
     /// Rounds to the nearest micro-dollar.
     ///
-    /// # Errors NaN, infinities, and amounts beyond a billion dollars, which are typing errors.
+    /// # Errors
+    /// NaN, infinities, and amounts beyond a billion dollars, which are typing errors.
     pub fn from_dollars(dollars: f64) -> Result<Self, MoneyError> {
         if !dollars.is_finite() || dollars.abs() > 1e9 {
             return Err(MoneyError { text: dollars.to_string() });

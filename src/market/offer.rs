@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cloud, Region, UsdPerHour, Zone};
 
-/// How a machine is bought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Market {

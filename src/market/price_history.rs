@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Region, UsdPerHour, Zone, elapsed};
 
-/// One change of a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PricePoint {
     pub at: Timestamp,

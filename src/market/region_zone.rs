@@ -72,7 +72,6 @@ impl Zone {
         Zone::new(format!("{WORKSTATION}{drawn}"))
     }
 
-    /// Whether this is the zone of a workstation.
     pub fn is_workstation(name: &str) -> bool {
         name.starts_with(WORKSTATION)
     }

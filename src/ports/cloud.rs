@@ -33,9 +33,8 @@ pub enum CloudError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The plan's token was used with a different request. This is our bug, not the user's mistake.
-    /// `machine`: the machine that was launched with it, which belongs to the plan. `None`: it is
-    /// not visible yet, but it may exist.
+    /// The plan's token was used with a different request: a bug of lamp. `machine`: the machine
+    /// launched with it, which belongs to the plan. `None`: not visible yet, but it may exist.
     #[error("{what}")]
     Mismatch { machine: Option<String>, what: String },
     /// The machine was terminated, but what may relaunch it could not be removed.
@@ -69,9 +68,9 @@ pub trait Cloud: Send + Sync {
     /// The offers that satisfy the requirement now.
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError>;
 
-    /// The other needs of a launch of this offer: image, network, role. The user data is added
-    /// later. Only reads. `None`: nothing more is needed. `NoCapacity`: this
-    /// offer cannot be launched, another one may work.
+    /// The other needs of a launch of this offer: image, network, role. The user data comes later.
+    /// Only reads. `None`: nothing more is needed. `NoCapacity`: this offer cannot be launched,
+    /// another one may work.
     async fn prepare(&self, _spec: &Spec, _offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
         Ok(None)
     }
@@ -104,8 +103,8 @@ pub trait Cloud: Send + Sync {
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError>;
 
     /// Looks for a plan's machine that [`Cloud::describe`] did not show. An error: it may exist but
-    /// cannot be read. A terminated machine that has lost its tags is returned with the plan's
-    /// tags: the cloud removes tags some time after the end.
+    /// cannot be read. The cloud removes the tags of a terminated machine, so it is returned with
+    /// the plan's tags.
     async fn confirm_missing(&self, _plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         Ok(None)
     }

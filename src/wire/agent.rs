@@ -99,9 +99,9 @@ fn checked(call: Alone, go: impl FnOnce(Alone) -> ExitCode) -> ExitCode {
 /// The exit code with which `lamp` refuses.
 const TAKEN: i32 = 102;
 
-/// One thread for the loop and its senders. The few blocking calls use other threads. A call into a
-/// hung file system occupies its thread for ever, and without free threads DNS lookups stop too. So
-/// the limit is high.
+/// One thread for the loop and its senders; blocking calls use others. A call into a hung file
+/// system keeps its thread for ever, and without free threads DNS lookups stop too. So the limit is
+/// high.
 fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>) -> ExitCode {
     log_to_stderr(log_default);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(64).thread_stack_size(512 * 1024).build();
@@ -170,9 +170,9 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     attempt(ports, folders, Arc::from(process::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
 }
 
-/// The job root of a local machine. For S3 it uses the workstation's own credential chain (profile,
-/// single sign-on, credential program), which renews what expires. This process is `lamp` itself,
-/// so no credentials are passed on or written to a file.
+/// The job root of a local machine. S3 is reached with the workstation's own credential chain,
+/// which renews what expires. This process is `lamp` itself, so credentials are neither passed on
+/// nor written.
 #[cfg(feature = "aws")]
 async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenError> {
     if !record.job_root.starts_with("s3://") {

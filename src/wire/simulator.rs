@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use crate::sim::{Course, Lived, OwnJob, PriceRound};
 
-/// Simulates all jobs in order. Calls `goes_on` at about every simulated minute, with the number of
-/// finished jobs. Blocks its thread until the last has ended. `None`: `goes_on` returned false
-/// before its end or its start.
+/// Simulates all jobs in order, and blocks until the last has ended. Calls `goes_on` at about every
+/// simulated minute, with the number of finished jobs. `None`: `goes_on` returned false before its
+/// end.
 pub fn live_all(jobs: &[OwnJob<'_>], goes_on: impl Fn(usize) -> bool + Sync) -> Vec<Option<Lived>> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let lived: Mutex<Vec<Option<Lived>>> = Mutex::new(jobs.iter().map(|_| None).collect());

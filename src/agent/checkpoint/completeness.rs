@@ -24,9 +24,9 @@ pub(super) use super::workload_signals::{Before, Signs};
 use crate::job::ExitStatus;
 use crate::ports::{FileStamp, TreeFile};
 
-/// Longer than any pause inside a save: files that have not changed for this long are complete,
-/// even if they lack what the previous save had. Shorter cuts off saves that gather a large model.
-/// Longer keeps a save with a new set of files too late.
+/// Longer than any pause inside a save: files unchanged for this long are complete, even with fewer
+/// names than before. Shorter cuts off saves that gather a large model. Longer keeps a changed set
+/// of files late.
 pub(crate) const RESTLESS: Duration = Duration::from_secs(30);
 
 /// A wrapper exits with this plus the signal's number if its child was killed.
@@ -409,7 +409,7 @@ mod tests {
     }
 
     /// Seed 243 of the simulation, with a folder for each start as Lightning makes it. The last
-    /// save of the first start was deleted, and after that no save was kept.
+    /// save of the first start was deleted, and then no save was kept.
     #[test]
     fn saves_of_a_second_start_are_kept_when_those_of_the_first_are_cleared_away() {
         let pair = |run: u64, step: u64| ["model", "optim"].map(|part| format!("version_{run}/checkpoints/{part}-{step}.pt"));

@@ -44,9 +44,9 @@ pub(crate) struct Declared {
 }
 
 impl Declared {
-    /// `kept`, `declared`: the kept files, and the previous mark's. `marked_by`: the mark
-    /// was made by this time of the file system, nanoseconds since 1970. `is_restless`: a file that
-    /// is always being written, which says nothing about saves.
+    /// `kept`, `declared`: the kept files, and the previous mark's. `marked_by`: when the mark was
+    /// made at the latest, nanoseconds since 1970 by the file system. `is_restless`: a file that is
+    /// always being written.
     pub(crate) fn new(
         picture: &Picture,
         (kept, declared): (&Picture, Option<&Picture>),
@@ -67,9 +67,8 @@ impl Declared {
         // If one file replaces a single other by rename, it is complete, whatever its time.
         let is_whole = one_replaced(kept, picture);
         let new: Vec<&TreeFile> = without_logs(picture).filter(|file| is_new(file) && !is_restless(&file.path)).collect();
-        // A file with exactly the time of the mark came before it or after it. It came before if
-        // other files of its save did. (Seed 36003486 of 24 h: a script that marks at its start,
-        // and saves.)
+        // A file with exactly the mark's time came before it if other files of its save did. (Seed
+        // 36003486 of 24 h: a script that marks at its start, and saves.)
         let sooner: BTreeSet<_> = new.iter().filter(|file| is_before(file)).map(|file| set_of(&file.path)).collect();
         let belongs = |file: &TreeFile| {
             let set = set_of(&file.path);

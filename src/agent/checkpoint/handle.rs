@@ -149,9 +149,9 @@ pub(crate) struct Save {
 }
 
 impl Checkpoints {
-    /// Call after [`restore`] and before the workload starts. Reads what an earlier agent of this
-    /// attempt left in the state folder. Files in the folder before the first start are not a
-    /// checkpoint of this job. `unseen_end`: a process of the workload ended unseen.
+    /// Call after [`restore`] and before the workload starts. Reads the state of an earlier agent.
+    /// Files in the folder before the first start are no checkpoint. `unseen_end`: a process ended
+    /// unseen.
     pub fn start(outbox: Outbox, journal: Journal, board: Board, spec: &CheckpointSpec, path: PathBuf, unseen_end: bool) -> Self {
         let folder = Folder::new(Arc::clone(&outbox.files), path);
         let kept = outbox.recall(KEPT).unwrap_or_else(|| {
@@ -323,9 +323,9 @@ pub(crate) fn left_out(path: &str) -> String {
     format!("`{path}` of the checkpoints is not kept")
 }
 
-/// A script may write its settings at its start. A save is larger than this share of the checkpoint
-/// before it, which may hold several saves. Smaller counts settings as a save. Larger may not count
-/// a save beside many others.
+/// A save is larger than this share of the checkpoint before it, which may hold several saves.
+/// Smaller counts a script's settings file as a save. Larger may not count a save beside many
+/// others.
 const SETTINGS_SHARE: u64 = 50;
 
 /// Whether this many new bytes are a checkpoint after one of `bytes`.

@@ -23,9 +23,9 @@ use super::folder_diff::{by_part, inside_parts, kinds_inside, latest, replaced, 
 use super::rotation::{Begun, Motion, QUIET};
 use crate::ports::{FileStamp, TreeFile};
 
-/// The first checkpoint of its kind must rest this long, unless training goes on sooner. Shorter
-/// keeps half a save (seconds between weights and optimizer are common). Longer may lose the first
-/// save of a machine that is interrupted early.
+/// The first checkpoint of its kind must rest this long, unless training goes on. Shorter keeps
+/// half a save (seconds between weights and optimizer are common). Longer may lose the first save
+/// of a short-lived machine.
 const FIRST: Duration = Duration::from_secs(10);
 
 /// A common file that changes for this long without a rest (a database) is left out, and the rest

@@ -27,8 +27,8 @@ use crate::job::{CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FI
 use crate::jobdir::{JobDirError, layout, unless_damaged};
 use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, StoreError, Tree, TreeFile, TreeLink};
 
-/// Parallel uploads. With one, a fast line idles between two files. More gain nothing: checkpoints
-/// are few large files, whose parts the store already sends in parallel in bounded memory.
+/// Parallel uploads. With one, a fast line idles between two files. More gain nothing: the store
+/// already sends the parts of a large file in parallel.
 const FILES_IN_FLIGHT: usize = 4;
 
 /// Parallel uploads of small files, which wait for the store and the disk rather than the line.
@@ -46,8 +46,7 @@ const BYTES_PER_SEC_MIN: u64 = 1024 * 1024;
 const UNKNOWN_MAX: usize = 16;
 
 /// Most files of one checkpoint folder (docs/checkpoints.md). With fewer, a sharded data set beside
-/// the saves would stop all saving. Each file costs a few hundred bytes of memory, and the time of
-/// a look is bounded.
+/// the saves would stop all saving. Each file costs a few hundred bytes of memory.
 pub(crate) const FILES_MAX: usize = 200_000;
 
 /// The checkpoint folder, and how to look at it without blocking the loop.
@@ -225,9 +224,8 @@ pub(crate) fn stages(outbox: &Outbox, folder: &Path) -> [PathBuf; 2] {
 const FAILURES_TOLD: u32 = 3;
 
 impl Try {
-    /// Sends the new files, then the manifest. Files are held first where possible: then rotation
-    /// and the next save tear nothing. Only a file that joins later still shows that the picture
-    /// was not complete.
+    /// Sends the new files, then the manifest. Holds files first where possible, so that rotation
+    /// and the next save tear nothing. Only a new file still shows that the picture was incomplete.
     pub(crate) async fn run(mut self) -> Result<Sent, Torn> {
         let begun = self.outbox.clock.mono();
         let held = self.hold().await;
@@ -476,9 +474,9 @@ pub(crate) struct Numbers {
     pub unknown: Option<Manifest>,
 }
 
-/// Finds the next free number. The listing may be half a minute old. An agent may have crashed
-/// between a manifest and its own note, or had no space for the note. So the manifest decides
-/// whether a number is taken: otherwise a complete checkpoint would be overwritten.
+/// Finds the next free number. The manifest decides whether a number is taken: the listing may be
+/// old, and an agent may have crashed before its own note. Otherwise a complete checkpoint could be
+/// overwritten.
 pub(crate) async fn numbers(outbox: &Outbox, pace: &Pace) -> Numbers {
     let kept = outbox.recall::<Kept>(KEPT);
     let last = kept.as_ref().and_then(|kept| Some(kept.last.as_ref()?.number));

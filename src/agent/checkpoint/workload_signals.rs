@@ -41,9 +41,8 @@ pub(crate) struct Before {
     pub unseen_end: bool,
 }
 
-/// Learns whether the workload marks its checkpoints. A script that reports steps and marks makes
-/// the mark before its next save, and within half a minute. Files from before its first step are
-/// not a save.
+/// Learns whether the workload marks its checkpoints. A marking script makes the mark before its
+/// next save, and within half a minute. Files from before its first step are not a save.
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
     pub marks: Option<bool>,

@@ -20,15 +20,15 @@ use crate::job::ProgressLine;
 use crate::jobdir::What;
 use crate::ports::{Clock, Files};
 
-/// Bytes read from the progress file in one poll. A line has about a hundred bytes, so this is ten
-/// thousand steps a second. The next poll reads the rest.
+/// Bytes read in one poll: with a hundred bytes a line, ten thousand steps a second. The next poll
+/// reads the rest.
 const READ_BYTES_MAX: usize = 1024 * 1024;
 
 /// A longer line is not a progress line. It counts as one sign and is skipped.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// The time after the last poll. The loop polls about once a second. A busy loop, above all during
-/// a drain, must not delay a mark. Shorter than a tick would wake the processor twice.
+/// The time after the loop's last poll, usually a second ago. A loop that is busy, as in a drain,
+/// must not delay a mark. Shorter than a tick would wake the processor twice.
 const POLL: Duration = Duration::from_millis(1500);
 
 /// Follows the progress file and waits for the done marker, until it is dropped.

@@ -17,9 +17,9 @@ use crate::agent::report::retry_sender::Outbox;
 use crate::agent::startup::attempt::SETUP;
 use crate::agent::wake::to_next;
 
-/// The time between two looks without a wake-up. The loop wakes the scan at each tick, about once a
-/// second, if something was printed. A shorter timer would only wake the processor more often. This
-/// one is for output that the holder could not count.
+/// The time between two looks without a wake-up. The loop wakes the scan at each tick after new
+/// output. This one is for output that the holder could not count; shorter would wake the processor
+/// more often.
 pub(crate) const LOOK: Duration = Duration::from_secs(4);
 
 const LOOK_BYTES_MAX: u64 = 16 << 20;

@@ -20,14 +20,13 @@ use crate::jobdir::layout;
 /// two pieces.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
-/// The time between two pieces that are not full: a little less than two ticks of the loop, which
-/// wake the shipper. Output after a silence is shipped at once. With continuous output, `lamp logs
-/// -f` is this much behind. Each piece is a synced file in a synced folder. One a second was a
-/// third of the agent's cost beside a workload that prints a line a second.
+/// The time between two pieces that are not full: a little less than two ticks, which wake the
+/// shipper. `lamp logs -f` is at most this much behind. Each piece is a synced file in a synced
+/// folder: one a second was a third of the agent's cost beside a line of output a second.
 const PIECE_APART: Duration = Duration::from_millis(1900);
 /// The same for a store with paid writes: one a second would cost more than all other records. With
-/// the ticks it is a piece every three seconds. `lamp logs -f` looks every second and a half, so a
-/// line is less than five seconds old. Longer breaks that promise.
+/// the ticks it is a piece every three seconds, so a line in `lamp logs -f` is less than five
+/// seconds old.
 const PIECE_APART_PAID: Duration = Duration::from_millis(2400);
 /// The same if the log is not followed.
 const PIECE_APART_KEPT: Duration = Duration::from_millis(4900);

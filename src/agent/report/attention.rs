@@ -10,8 +10,7 @@ use crate::instance::{Reading, Sample};
 use crate::jobdir::What;
 
 /// People are told after this long without an answer of the metadata service. Short outages end
-/// sooner. Longer leaves less of a notice that may be unseen. A tick may come three seconds later,
-/// still within the minute.
+/// sooner. Longer leaves less of an unseen notice. A tick later, it is still within the minute.
 const DEAF_AFTER: Duration = Duration::from_secs(55);
 
 const DEAF: &str = "the metadata service does not answer: a notice of the cloud would not be seen; the work goes on";

@@ -22,14 +22,12 @@ use crate::jobdir::{JobDirError, News, has_news, layout};
 /// users old numbers.
 const BEAT_REMOTE: Duration = Duration::from_secs(15);
 
-/// The same on a local disk, where a user may watch the live line: its numbers are at most this
-/// old. Changes (phase, verdict, a checkpoint) appear at once. Creating and renaming a file costs
-/// as much as a quarter of a sample.
+/// The same on a local disk, where a user may watch: numbers are at most this old, and changes
+/// appear at once. Creating and renaming a file costs as much as a quarter of a sample.
 const BEAT_LOCAL: Duration = Duration::from_secs(5);
 
 /// The time between two beat markers, for a controller that cannot read ten thousand heartbeats.
-/// Thirty fit in a lease. More often costs money for no new information. Less often, a few lost
-/// ones look like silence.
+/// Thirty fit in a lease. More often costs money; less often, a few lost ones look like silence.
 const BEAT_IN_NEWS: Duration = Duration::from_secs(60);
 
 /// A beat is due a little before its tick, or it would wait for the next. Ticks are a second apart.
@@ -153,7 +151,7 @@ impl Heartbeat {
         matches!(done, Some(Ok(_)))
     }
 
-    /// A moment by the monotonic clock, and the store's time at the latest then: from this agent's
+    /// A moment by the monotonic clock, and a store time that had passed by then: of this agent's
     /// first heartbeat. `None`: unknown yet, or the store is a folder, which uses this machine's
     /// clock.
     pub fn dated(&self) -> Option<(Duration, Timestamp)> {

@@ -18,9 +18,9 @@ use tokio::sync::{Notify, watch};
 use super::retry_sender::{Outbox, Pace, Task};
 use crate::jobdir::{Event, What};
 
-/// Unsent events kept in memory. A day's job makes some hundreds, and 20 minutes without a store
-/// delay about twenty. A verdict that changes every second fills this in half an hour. Smaller
-/// would lose reasons; larger costs memory (a thousand events are about 0.5 MB).
+/// Unsent events kept in memory. A day's job makes some hundreds. A verdict that changes every
+/// second fills this in half an hour. Smaller would lose reasons; larger costs memory (1,000 events
+/// are about 0.5 MB).
 const UNSENT_MAX: usize = 2000;
 
 /// Extra capacity beyond [`UNSENT_MAX`] for important events: phases, ends, checkpoints, losses.

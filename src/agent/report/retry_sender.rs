@@ -88,8 +88,7 @@ impl Outbox {
     }
 
     /// Keeps a small record that changes every second: appends a line to a file that restarts now
-    /// and then. Creating and renaming a file costs ten times as much. `bytes`: the known length of
-    /// the file.
+    /// and then, a tenth of the cost of a new file. `bytes`: the known length of the file.
     pub(crate) fn keep_line<T: Serialize>(&self, name: &str, record: &T, bytes: &mut Option<usize>) {
         let path = self.state.join(name);
         let mut line = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");

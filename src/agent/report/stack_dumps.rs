@@ -13,9 +13,9 @@ use crate::ports::{Scope, Stacks};
 /// Enough for hundreds of threads with their stacks. More is not read and delays the restart.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// The time for everything, since the stalled job needs its restart more than the dump. Shorter
-/// leaves a busy machine with hundreds of threads without one. Longer delays the restart if `/proc`
-/// of a process stuck in the kernel does not answer.
+/// The time for everything: the stalled job needs its restart more than the dump. Shorter fails on
+/// a busy machine with hundreds of threads. Longer delays the restart if `/proc` of a stuck process
+/// hangs.
 const WITHIN: Duration = Duration::from_secs(15);
 
 /// One try to store the text; several fit.

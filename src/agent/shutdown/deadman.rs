@@ -44,8 +44,8 @@ pub(crate) const BOOTS: &str = "boots";
 pub struct SwitchFiles {
     /// On disk: when the machine must be off, seconds since 1970.
     pub deadline: PathBuf,
-    /// In memory, so that a full disk does not look like silence. It holds the last time the agent
-    /// ran, seconds since 1970, and how many seconds it may be silent.
+    /// In memory, so that a full disk does not look like silence: when the agent last ran, seconds
+    /// since 1970, and how many seconds it may be silent.
     pub alive: PathBuf,
 }
 
@@ -102,9 +102,8 @@ impl Deadman {
         *said = Some(Said { mono, wall, written: done.is_ok() });
     }
 
-    /// Called at every tick: writes the deadline when it changes. `steady` is the agent's own time.
-    /// The deadline is as far from the wall clock as the hard end is from `steady`, so a set wall
-    /// clock does no harm.
+    /// Called at every tick: writes the deadline when it changes. It is as far from the wall clock
+    /// as the hard end is from `steady`, the agent's own time. So a set wall clock does no harm.
     pub fn renew(&self, hard_end: Option<Timestamp>, steady: Timestamp) {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
         let mut told = self.told.lock().expect("nobody panics while holding it: it is only compared and set");

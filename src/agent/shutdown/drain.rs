@@ -170,9 +170,8 @@ impl Agent {
         }
     }
 
-    /// The result of a save that was requested before the end began, at the latest at `until` on
-    /// the monotonic clock. The agent does not ask again: a handler that runs twice would corrupt
-    /// its file.
+    /// The result of a save that was requested before the end, at the latest at `until`
+    /// (monotonic). The agent does not ask again: a handler that runs twice would corrupt its file.
     async fn save_under_way(&mut self, ahead: &Ahead, until: Duration) -> Option<Saved> {
         let (mut answers, out) = (self.saves.heard()?, self.out.clone());
         let answer = async move { answers.wait_for(Option::is_some).await.ok()?.clone() };
@@ -265,8 +264,7 @@ impl Agent {
     }
 
     /// Returns whether the outcome is written. `until`: the deadline on the monotonic clock. The
-    /// tries continue past a notice or a hard end: a machine that still runs can still write its
-    /// outcome.
+    /// tries continue past a notice or a hard end, as long as the machine runs.
     async fn write_outcome(&mut self, end: &End, losses: Vec<String>, until: Duration) -> bool {
         let (journal, ahead) = (self.journal.clone(), self.ahead(end, OUTCOME_MIN));
         let mono = self.out.clock.mono();

@@ -23,8 +23,7 @@ use crate::policy::Stage;
 pub(crate) const UNKEPT_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the checkpoint folder may take to answer after the workload's end. A network disk with
-/// the most files of a checkpoint answers in seconds. A slower one hangs, and a longer wait costs
-/// money.
+/// as many files as allowed answers in seconds. A slower one hangs, and a longer wait costs money.
 const FOLDER_ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The outputs get this part of the time for the end of a job. Larger may cut off a last checkpoint

@@ -21,20 +21,19 @@ use crate::ports::{StoreError, Tree, TreeFile};
 /// Parallel uploads of small files: each waits some 30 ms, so sixteen make 500 a second.
 const SMALL_IN_FLIGHT: usize = 16;
 
-/// Parallel uploads of large files, as for checkpoints. A store sends the parts of one in parallel.
-/// When time runs out, some files should be complete instead of all incomplete.
+/// Parallel uploads of large files. A store sends the parts of one in parallel. When time runs out,
+/// some files should be complete.
 const LARGE_IN_FLIGHT: usize = 4;
 
 /// A small file is sent to a bucket in one request.
 const SMALL_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The most files for one pattern, below its part without wildcards. A virtual environment with
-/// PyTorch has thirty thousand. More is a data set, and its owner should name a narrower path. Each
-/// costs about 150 bytes.
+/// The most files for one pattern, below its literal part. A virtual environment with PyTorch has
+/// thirty thousand; more is a data set, which needs a narrower path. Each costs about 150 bytes.
 pub(crate) const FILES_MAX: usize = 60_000;
 
-/// How long the search for files may take. The most files are found within a minute on a slow
-/// network disk. A slower disk hangs, and later steps need the time.
+/// How long the search for files may take. As many files as allowed are found within a minute on a
+/// slow network disk. A slower one hangs, and later steps need the time.
 const FOUND_WITHIN: Duration = Duration::from_secs(5 * 60);
 
 /// Sentences about single files; the rest is a number.

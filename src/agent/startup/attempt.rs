@@ -164,9 +164,9 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// The anchor of an earlier agent in this boot; otherwise this moment. It is at least as long
-    /// after the launch as the machine ran. Otherwise a clock that was set back would give it more
-    /// time with each reboot.
+    /// The anchor of an earlier agent in this boot; otherwise this moment, at least as long after
+    /// the launch as the machine ran. A clock that was set back would otherwise give it more time
+    /// with each reboot.
     pub fn kept_or_now(kept: Option<Anchor>, launched: Timestamp, clock: &dyn Clock) -> Anchor {
         let (wall, mono, boot) = (clock.now(), clock.mono(), clock.boot());
         match kept {
@@ -179,10 +179,9 @@ impl Anchor {
         }
     }
 
-    /// Corrects by the store's clock, which said at a moment of the monotonic clock that it was at
-    /// least `at`, and not much later. `None`: they agree. A clock that is behind gives a machine
-    /// too much time, and one that is ahead too little. After a reboot there is nothing else to
-    /// compare with.
+    /// Corrects by the store's clock: at the moment `mono` it was at least `at`, and not much
+    /// later. `None`: they agree. A clock that is behind gives a machine too much time, one that is
+    /// ahead too little. After a reboot there is nothing else to compare with.
     pub fn by_the_store(&self, launched: Timestamp, (mono, at): (Duration, Timestamp)) -> Option<Anchor> {
         let carried = self.carried(mono);
         let (behind, ahead) = (at.duration_since(carried), carried.duration_since(at));

@@ -241,10 +241,9 @@ async fn is_awaited(dir: &JobDir, clock: &dyn Clock, attempt: AttemptNo) -> Resu
     }
 }
 
-/// A stopped machine keeps its disk and is started for a new attempt. The old agent's state
-/// (progress, which process it started) does not apply. The work folder stays for a job that
-/// continues it (`prepare`); otherwise the code is unpacked anew. The caches stay. Called before
-/// the lease: an agent that crashes halfway makes another nonce, and no lease has the old one.
+/// Forgets the old attempt on a kept disk: its agent's state does not apply to a new attempt. The
+/// work folder stays for a job that continues it (`prepare`), and so do the caches. Called before
+/// the lease: after a crash halfway, a new nonce is made, and no lease has the old one.
 fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
     let Some(other) = outbox.recall::<Attempt>(ATTEMPT) else { return };
     tracing::info!(attempt = other.no.number(), "this disk is of an earlier attempt: what was kept of it is forgotten");

@@ -69,10 +69,9 @@ impl Agent {
         }
     }
 
-    /// The last heartbeat before power-off, also from a silent agent. Without it, a restarted
-    /// power-off is unknown, and so is the end of the bill. Limited to as many agents as may end an
-    /// attempt (`startup::last_starts`): after that, an agent that crashes in the power-off stays
-    /// silent.
+    /// The last heartbeat before power-off, also from a silent agent: it tells until when the
+    /// machine bills. Limited to as many agents as may end an attempt (`startup::last_starts`).
+    /// After that, an agent that crashes in the power-off stays silent.
     pub(crate) fn last_beat(&self) {
         if !self.is_quiet() || self.is_last_way().is_none() {
             self.heartbeat.update(self.status());

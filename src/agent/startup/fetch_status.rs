@@ -17,9 +17,9 @@ use crate::ports::{Clock, StoreError, chain};
 /// gives up too early; longer pays for a machine that is refused each time.
 const ALLOWED_WITHIN: Duration = Duration::from_secs(600);
 
-/// How long a silent store is waited for. Outages of a store, or of a line to a laptop, last hours
-/// on a bad day. Shorter gives up jobs that would have continued. Longer pays for a machine without
-/// work. Every new byte restarts this time, so a download of days is fine.
+/// How long a silent store is waited for. Outages last hours on a bad day. Shorter gives up jobs
+/// that would have continued. Longer pays for a machine without work. Every new byte restarts this
+/// time.
 const FRUITLESS_MAX: Duration = Duration::from_secs(3 * 3600);
 
 /// People are told after this long without a byte and without an error. A store in trouble may

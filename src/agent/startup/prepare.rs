@@ -38,9 +38,9 @@ const ATTACH_AGAIN: Duration = Duration::from_secs(2);
 /// machine running for nothing.
 const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
 
-/// How long a start or a download waits for disk space. The disk may be full of a checkpoint that
-/// will replace another, and ten minutes cost less than a job that is given up. Longer pays for a
-/// machine without work.
+/// How long a start or a download waits for disk space. A checkpoint that replaces another may fill
+/// the disk for a while. Ten minutes cost less than a lost job; longer pays for a machine without
+/// work.
 pub(crate) const ROOM_WITHIN: Duration = Duration::from_secs(600);
 
 /// The beginning of these messages.
@@ -146,8 +146,7 @@ impl Agent {
     }
 
     /// An agent with a full disk cannot record that it was ending the attempt, but its outcome
-    /// proves it. Without this check the work would be done twice. A silent store is asked once,
-    /// and the work continues.
+    /// proves it. Without this check the work would be done twice. A silent store is asked once.
     async fn over_already(&mut self) -> Option<Decision> {
         let attempt = self.attempt.no;
         let outcome = self.alive_while(self.out.within(TRY_SECS_MAX, self.out.dir.outcome(attempt))).await?.ok()??;

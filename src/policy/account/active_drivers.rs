@@ -4,7 +4,6 @@
 
 use super::setup_plan::SetupLine;
 
-/// The processes on this workstation that use one job root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrivenHere {
     pub daemon: bool,

@@ -1,7 +1,7 @@
 //! The checks of `lamp doctor`: facts in; a verdict and its fix out.
 //!
-//! A missing permission is a warning, because the thing may be in order. No answer is `Unknown`,
-//! which does not count as in order. This module makes no calls.
+//! A missing permission is a warning, because the thing may be in order. A missing answer is
+//! `Unknown`. This module makes no calls.
 
 use serde::Serialize;
 
@@ -27,7 +27,6 @@ pub struct Check {
     pub check: String,
     pub level: Level,
     pub said: String,
-    /// A command or an instruction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -112,7 +111,6 @@ pub fn judge_stand_in(url: &str) -> Check {
     Check::warning("endpoint", format!("{url} stands in for AWS{reach}")).fix("for the real one: unset AWS_ENDPOINT_URL, and `endpoint_url` in [aws]")
 }
 
-/// A quota of GPU machines, and its value at AWS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GpuQuota {
     pub kind: &'static QuotaKind,
@@ -122,7 +120,6 @@ pub struct GpuQuota {
 /// The smallest GPU machines have four vCPUs; eight is two of those, or one of the next size.
 const VCPUS_TO_ASK_FOR: u32 = 8;
 
-/// How to raise a quota.
 pub fn ask_for_more(region: &str, code: &str, vcpus: u32) -> String {
     format!(
         "`aws service-quotas request-service-quota-increase --region {region} --service-code ec2 --quota-code {code} --desired-value {vcpus}`, \
@@ -362,7 +359,6 @@ pub fn unpriced_disks(regions: &[String]) -> String {
     )
 }
 
-/// The worst level; `Ok` without checks.
 pub fn worst(checks: &[Check]) -> Level {
     checks.iter().map(|check| check.level).max().unwrap_or(Level::Ok)
 }

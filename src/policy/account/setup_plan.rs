@@ -22,7 +22,6 @@ pub struct SetupLine {
     pub thing: String,
     pub found: String,
     pub steps: Vec<SetupStep>,
-    /// A remark for the user.
     pub remark: Option<String>,
     /// It blocks the whole setup.
     pub blocks: bool,
@@ -43,7 +42,6 @@ impl SetupLine {
         SetupLine { blocks: true, ..SetupLine::new(thing, "unknown", Vec::new()).remark(why) }
     }
 
-    /// The steps in words.
     pub fn will(&self) -> String {
         if self.steps.is_empty() { "nothing".to_owned() } else { self.steps.iter().map(SetupStep::words).collect::<Vec<_>>().join(", ") }
     }
@@ -57,7 +55,6 @@ pub enum Rebind {
     Asked,
 }
 
-/// The plan that makes the account ready.
 pub fn plan_setup(names: &SetupNames, found: &SetupFound, rebind: Rebind) -> Vec<SetupLine> {
     let mut lines = vec![bucket(names, &found.bucket), role(names, &found.role, rebind), profile(names, &found.profile)];
     lines.extend(found.regions.iter().map(|region| group(names, region)));
@@ -302,7 +299,6 @@ pub fn jobs_without_an_end(jobs: &[JobId]) -> Option<SetupLine> {
     Some(SetupLine { blocks: true, ..line.remark(format!("{all}{more} may still be launched: end each of them first: `lamp cancel {first}`")) })
 }
 
-/// The facts about an account before a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyFound {
     /// The job root is a folder of this workstation.
@@ -315,7 +311,6 @@ pub struct ReadyFound {
     pub regions: Vec<RegionFound>,
 }
 
-/// One missing thing that a launch needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lack {
     pub what: String,

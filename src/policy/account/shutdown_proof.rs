@@ -217,7 +217,6 @@ fn whole_seconds(time: Duration) -> Span {
     Span::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
-/// The state of the newest proof for an account and region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Standing<'a> {
     None,

@@ -22,7 +22,6 @@ fn steps(steps: impl IntoIterator<Item = SweeperStep>) -> Vec<SetupStep> {
     steps.into_iter().map(SetupStep::Sweeper).collect()
 }
 
-/// The plan that creates or repairs this owner's sweeper.
 pub fn plan_sweeper(names: &SetupNames, wanted: &Sweeper, found: &SweeperFound) -> Vec<SetupLine> {
     let permissions = names.permissions();
     let (own, call) = (permissions.policy(PolicyName::Sweeper), permissions.policy(PolicyName::SweeperSchedule));
@@ -137,7 +136,6 @@ fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, step: 
 /// Three missed visits are more than an accident.
 const LATE: Duration = Duration::from_secs(16 * 60);
 
-/// Findings of `lamp doctor` about a sweeper.
 #[derive(Clone, Debug)]
 pub struct SweeperSeen {
     pub name: String,

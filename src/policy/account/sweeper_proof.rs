@@ -19,11 +19,9 @@ use crate::market::elapsed;
 /// more, a daemon's sweep hides a stopped sweeper.
 const VISITED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
-/// The facts about a sweeper before a proof.
 #[derive(Clone, Debug)]
 pub struct SweeperFacts {
     pub name: String,
-    /// The job root of the proof.
     pub job_root: String,
     pub function: Found<FunctionFound>,
     pub schedule: Found<ScheduleFound>,
@@ -42,7 +40,6 @@ pub enum Expected {
     Elsewhere(String),
     /// This job root and region show no sweeper.
     Nobody,
-    /// Why the look-up failed.
     Unknown(String),
 }
 

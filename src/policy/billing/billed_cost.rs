@@ -31,7 +31,6 @@ pub(crate) fn is_the_least(offer: &Offer, ran_at_most: Duration) -> bool {
     offer.cloud == Cloud::Aws && offer.market == Market::OnDemand && ran_at_most <= EC2_LEAST
 }
 
-/// The time that is billed for a run of this length.
 pub(crate) fn billed(cloud: Cloud, ran: Duration) -> Duration {
     match cloud {
         Cloud::Local => ran,

@@ -1,9 +1,8 @@
 //! The result and cost of an attempt whose machine is gone.
 //!
 //! The agent's outcome decides why it ended. Without a readable outcome, the cloud's reason, the
-//! users' wishes and the last heartbeat decide. If the cloud says that a user ended the machine,
-//! our own record tells whether that was us, and the alarm whether it acted. A guess must be marked
-//! as one.
+//! users' wishes and the last heartbeat decide. If the cloud names a user, our record and the alarm
+//! show whether that was us. A guess must be marked as one.
 
 use std::time::Duration;
 
@@ -82,7 +81,6 @@ pub(crate) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         view.is_some() && heard(attempt) && from.zip(to).is_some_and(|(from, to)| billed_cost::is_the_least(&attempt.plan.offer, elapsed(from, to)));
     let billed_estimated = ((billed_estimated && !least) || before.is_some() || unseen_stand) && !withdrawn;
     let billed = match (from, to) {
-        // A machine that was only pending is free.
         (Some(from), Some(to)) if !withdrawn => billed_cost::billed(attempt.plan.offer.cloud, elapsed(from, to)),
         _ => Duration::ZERO,
     };
@@ -142,8 +140,8 @@ pub(crate) fn is_spent(attempt: &AttemptFacts) -> bool {
     matches!(attempt.watched.refused, Some((Some(Refusal::Spent), _)))
 }
 
-/// Whether the same may be true of a machine that we no longer ask for, because it is unwanted or
-/// its token is too old: asking would buy it. A plan dated in the future only shows a wrong clock.
+/// The same for a machine that is unwanted or whose token is too old: asking for it would buy it. A
+/// plan dated in the future only shows a wrong clock.
 fn may_have_run(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let AttemptFacts { plan, watched, .. } = attempt;
     let would_be_shown = plan.offer.cloud == Cloud::Local || (plan.created <= facts.now && elapsed(plan.created, facts.now) < SHOWN_AFTER_END);

@@ -32,7 +32,6 @@ const NO_COMMAND: [i32; 2] = [126, 127];
 /// plus the number.
 const BY_SOMEBODY: [i32; 4] = [1, 2, 9, 15];
 
-/// The facts about the newest start of the command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartUp {
     /// The newest complete checkpoint at the start.

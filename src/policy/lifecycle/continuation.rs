@@ -58,7 +58,7 @@ fn stands_as_kept(plan: &Plan, view: &InstanceView) -> bool {
 /// Whether it is shown as before its start although its agent was heard since. The job's name is
 /// set before the start, so a view without it is old. A view with an older launch time is old too.
 /// Some emulators do not count starts. There it has stopped again if it stopped after the last
-/// heartbeat, or if it stays stopped for longer than a start takes.
+/// heartbeat. The same holds if it stays stopped for longer than a start takes.
 fn is_shown_as_before(attempt: &AttemptFacts, view: &InstanceView, overdue: bool) -> bool {
     let heard = attempt.watched.heard_at.or(attempt.status.as_ref().map(|status| status.at));
     // The cloud rounds to whole seconds.
@@ -161,8 +161,8 @@ pub(crate) fn may_still_start(facts: &Facts<'_>) -> Option<String> {
     }
 }
 
-/// Whether a started kept machine can be stopped again: its agent was never heard and changed
-/// nothing on its disk. A spot machine can only be terminated, and the local cloud stops no folder.
+/// Whether a started kept machine can be stopped again: its agent was never heard, so the disk is
+/// unchanged. A spot machine can only be terminated, and the local cloud stops no folder.
 pub(crate) fn is_unheard_and_can_stand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     attempt.plan.starts.is_some() && !heard(attempt) && can_stand(view)
 }

@@ -4,14 +4,13 @@
 //!   ours, ended ──> data that no job could continue from ──> may go
 //!               └─> data to continue from ──> keeps no machine, its checkpoints are unused ──> may go
 //! ```
-//! A job's starting point stays until that job succeeds or is deleted too, because its newest
-//! checkpoint may belong to the job before. This module makes no calls.
+//! A job's starting point stays until that job succeeds or is deleted too. Its newest checkpoint
+//! may belong to the job before. This module makes no calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::job::{JobId, JobOutcome, StoredKind};
 
-/// The facts about one job of the job root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFacts {
     pub job: JobId,
@@ -27,7 +26,6 @@ pub struct StoredFacts {
     pub is_discarded: bool,
 }
 
-/// The reason against a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hindrance {
     UnderWay,

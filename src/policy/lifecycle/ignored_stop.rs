@@ -18,7 +18,6 @@ use crate::job::AttemptPhase;
 /// agent by minutes. With less, a last save may be cut off. With more, a stopped job bills on.
 const HEEDED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
-/// Why its machine is ended.
 pub(crate) fn unheeded(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<String> {
     let wish = Wishes::of(facts.requests).end.filter(|wish| !wish.cancel)?;
     let watched = &attempt.watched;

@@ -37,7 +37,6 @@ pub struct Watched {
     pub starts_for: Option<Duration>,
     /// The launch call was refused: in that pool (with why), or for good.
     pub refused: Option<(Option<Refusal>, String)>,
-    /// Time since the refusal.
     pub refused_for: Duration,
     /// Refusals in a row since the last launch that may have made it.
     pub refusals: u32,
@@ -71,13 +70,10 @@ pub struct Watched {
     pub beats_on: bool,
     /// Time of the newest heartbeat, by the store's clock: the machine's may be an hour off.
     pub heard_at: Option<Timestamp>,
-    /// How long this controller has known it to be settled.
     pub settled_for: Duration,
-    /// How long the outcome has existed.
     pub outcome_for: Duration,
     /// Number of the last rehearsed interruption that was done.
     pub interrupt_served: u32,
-    /// The alarm's state, as this controller left it.
     pub guard: GuardLeft,
     /// Arming or removing it failed, and the retry must wait.
     pub guard_waits: bool,
@@ -116,10 +112,9 @@ pub struct Ended {
     pub alarm: AlarmSeen,
 }
 
-/// The alarm of a machine, as its cloud reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlarmSeen {
-    /// Not looked up, or the cloud did not answer.
+    /// Not looked up, or the answer is missing.
     #[default]
     Unknown,
     Quiet,

@@ -12,7 +12,6 @@ use jiff::Timestamp;
 use crate::instance::{InstanceState, InstanceView};
 use crate::market::elapsed;
 
-/// The facts about one machine.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     pub view: &'a InstanceView,
@@ -40,7 +39,6 @@ pub enum Records {
     Over,
 }
 
-/// The agent's newest heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     Unknown(String),
@@ -48,7 +46,6 @@ pub enum Heartbeat {
     At(Timestamp),
 }
 
-/// The decision for the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrphanVerdict {
     Keep {
@@ -84,7 +81,6 @@ pub fn is_past_cap(view: &InstanceView, now: Timestamp) -> bool {
     view.tags.kill_at.is_some_and(|kill_at| now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX))
 }
 
-/// The verdict on one machine.
 pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
     let keep = |why: &str| OrphanVerdict::Keep { why: why.to_owned() };
     let (view, tags) = (facts.view, &facts.view.tags);

@@ -7,8 +7,7 @@
 //!   machine is gone ─────────────────────────────────────> settle
 //! ```
 //! Level-triggered: equal facts give equal actions, so another controller can continue after any of
-//! them. If the cloud does not answer, the decision is to wait. This module has no clock and makes
-//! no calls.
+//! them. If the cloud does not answer, the decision is to wait. This module has no clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +31,6 @@ use crate::market::{Cloud, Market, Span, elapsed};
 use crate::policy::billing::settlement::settle;
 use crate::policy::purchase::hard_end::Terms;
 
-/// All facts about a job at one moment.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     pub spec: &'a ResolvedSpec,
@@ -49,7 +47,6 @@ pub struct Facts<'a> {
     pub now: Timestamp,
 }
 
-/// The cloud's answer about all our machines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CloudAnswer {
     Known(Vec<InstanceView>),
@@ -70,7 +67,6 @@ pub struct AttemptFacts {
     pub watched: Watched,
 }
 
-/// An action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     CreatePlan {
@@ -144,7 +140,6 @@ fn is_stuck(attempt: &AttemptFacts) -> bool {
     attempt.watched.dark_for.is_some_and(|dark| dark > STUCK)
 }
 
-/// The actions to take now, in order.
 pub fn reconcile(facts: &Facts<'_>) -> Vec<Act> {
     let mut acts = orphans(facts);
     acts.extend(match facts.attempts.iter().find(|attempt| attempt.settled.is_none()) {

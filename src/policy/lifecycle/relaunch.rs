@@ -19,7 +19,6 @@ use crate::policy::billing::end_codes::cloud_text;
 use crate::policy::purchase::hard_end::Terms;
 use crate::policy::purchase::refusal_backoff;
 
-/// The decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Another attempt, with its earliest time.
@@ -183,8 +182,8 @@ fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
     })
 }
 
-/// A job or schedule from before limits were required (docs/decisions/0024). Nothing is bought for
-/// it, and waiting would never end.
+/// A job or schedule from before limits were required (docs/decisions/0024). Its machine cannot be
+/// bought, so it ends instead of waiting.
 fn unlimited() -> String {
     format!(
         "it {}, and no machine is bought without one: run it again with one of them, or, where its machine or a checkpoint is kept, \
@@ -270,8 +269,8 @@ fn died_young(record: &AttemptRecord) -> bool {
     record.settled.because.is_interruption() && !worked && !had_no_machine(&record.settled)
 }
 
-/// Whether a machine was certainly never launched, and not because of a refusal: an unlaunched
-/// plan. It is neither a loss nor a capacity error.
+/// Whether the plan was certainly left unlaunched, without a refusal. It is neither a loss nor a
+/// capacity error.
 pub(crate) fn had_no_machine(settled: &Settled) -> bool {
     settled.because == EndedBecause::Lost && settled.instance.is_none() && settled.billed_from.is_none()
 }

@@ -81,7 +81,6 @@ impl EndWish {
         elapsed(self.at, now) > than || elapsed(now, self.at) > CLOCKS_DIFFER
     }
 
-    /// The resulting reason for the job's end.
     pub fn because(&self) -> EndedBecause {
         if self.cancel { EndedBecause::UserCancelled } else { EndedBecause::UserStopped }
     }

@@ -52,11 +52,9 @@ const TICK: Duration = Duration::from_secs(6 * 60);
 
 const UNSAVED: &str = "nothing is saved, and to leave it would lose all that it has done";
 
-/// The facts for a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoFacts<'a> {
     pub spec: &'a Spec,
-    /// Ended attempts, in order.
     pub history: &'a [AttemptRecord],
     /// The current attempt, and its newest heartbeat.
     pub running: Option<(&'a Plan, Option<&'a Status>)>,
@@ -91,7 +89,6 @@ impl SpotPool<'_> {
     }
 }
 
-/// The decision about the market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoStep {
     /// Buy the next machine on this market.
@@ -104,7 +101,6 @@ pub enum AutoStep {
     Move(Market),
 }
 
-/// The decision with its reason and numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AutoVerdict {
     pub step: AutoStep,
@@ -145,7 +141,6 @@ pub fn way_out(spec: &Spec) -> Duration {
     grace + spec.watch.term_grace.duration() + END_ALLOWANCE
 }
 
-/// The current state of the job.
 pub fn standing(facts: &AutoFacts<'_>) -> Standing {
     let speeds = remaining_work::speeds(facts.spec, facts.history);
     let here = |at_1: Duration| remaining_work::times(at_1, 1.0 / facts.speed);
@@ -195,7 +190,6 @@ pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
     }
 }
 
-/// Only one market is possible.
 fn only(facts: &AutoFacts<'_>, market: Market, why: &str) -> AutoVerdict {
     let step = if facts.running.is_some() { AutoStep::Stay } else { AutoStep::Take(market) };
     AutoVerdict { step, reason: Reason::new(facts.now, "market", step.word(), format!("{}: {why}", step.words())), until: None }

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Recorded launch probes and interruptions follow this law in every zone, machine type and season
-//! tested (Wu et al., "Can't Be Late", NSDI 2024); `docs/policies.md` has the table. So a zone has
-//! two numbers to learn. The prior is weak, three spells, and old spells fade with a half-life of a
-//! day.
+//! tested. The source is Wu et al., "Can't Be Late", NSDI 2024; `docs/policies.md` has the table.
+//! So a zone has two numbers to learn. The prior is weak, three spells, and old spells fade with a
+//! half-life of a day.
 //!
 //! Prices and deadlines belong to `remaining_cost`. Unwatched time teaches nothing.
 
@@ -57,13 +57,11 @@ const MEAN_OVER_HOURS: f64 = 48.0;
 /// Lower bounds of the age classes, in hours; the last is open. Finer where the law is steep.
 pub const AGES: [f64; CLASSES] = [0.0, 1.0 / 6.0, 1.0 / 3.0, 0.5, 2.0 / 3.0, 1.0, 4.0 / 3.0, 2.0, 8.0 / 3.0, 4.0, 16.0 / 3.0];
 
-/// Number of age classes.
 pub const CLASSES: usize = 11;
 
 /// The rate of ending in each age class, per hour.
 pub type Rates = [f64; CLASSES];
 
-/// The class of an age.
 pub fn age_class(hours: f64) -> usize {
     AGES.iter().rposition(|from| hours >= from - 1e-9).unwrap_or(0)
 }
@@ -125,7 +123,6 @@ pub struct ZoneSpells {
     now: Option<Spell>,
 }
 
-/// The current spell.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Spell {
     there: bool,

@@ -69,7 +69,6 @@ pub enum Capacity {
     Unknown,
 }
 
-/// The machine that runs now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Running {
@@ -83,7 +82,6 @@ pub enum Running {
     },
 }
 
-/// The facts for a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MarketFacts {
     /// Time to the deadline; zero after it.
@@ -107,7 +105,6 @@ pub struct MarketFacts {
     pub on_demand_price: UsdPerHour,
 }
 
-/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarketStep {
@@ -116,11 +113,9 @@ pub enum MarketStep {
     Wait,
 }
 
-/// Why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Because {
-    /// The cheapest of the safe answers.
     Cheapest,
     /// The only answer with which the deadline is safe.
     OnlySafe,
@@ -131,7 +126,6 @@ pub enum Because {
     Unsaved,
 }
 
-/// The decision with its reason and numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MarketVerdict {
     pub step: MarketStep,
@@ -203,7 +197,6 @@ impl MarketWatch {
         MarketWatch { spells, others: Others::default(), solved, planned: true }
     }
 
-    /// Current knowledge of the zone, for the next job.
     pub fn spells(&self) -> &ZoneSpells {
         &self.spells
     }

@@ -45,7 +45,6 @@ pub const FRESH_HOURS: f64 = 2.0;
 /// More than any job costs, in hours of on-demand; marks forbidden states.
 const NEVER: f32 = 1e9;
 
-/// The running machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
     Nothing,
@@ -88,7 +87,6 @@ pub struct Ahead {
     pub on_demand: f64,
 }
 
-/// The solved table.
 #[derive(Clone, Debug)]
 pub struct Horizon {
     terms: Terms,
@@ -275,7 +273,6 @@ fn lerp(from: f64, to: f64, part: f64) -> f64 {
     if part == 0.0 { from } else { from + (to - from) * part }
 }
 
-/// Temporary rows for one step.
 struct Scratch {
     ended_nothing: Vec<f32>,
     ended_on_demand: Vec<f32>,

@@ -78,7 +78,6 @@ fn left_at_checkpoint(speeds: &Speeds, history: &[AttemptRecord]) -> Option<Dura
     Some(times(Duration::from_secs_f64(left), speeds.of(offer)))
 }
 
-/// A duration times a factor.
 pub fn times(time: Duration, factor: f64) -> Duration {
     // Exact to the nanosecond if all machines are alike.
     if factor == 1.0 { time } else { Duration::from_secs_f64((time.as_secs_f64() * factor).clamp(0.0, 1e9)) }

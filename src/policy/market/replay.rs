@@ -19,7 +19,6 @@ use crate::job::Spec;
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::purchase::hard_end::{LIFE_MIN, STOP_GRACE};
 
-/// The job to simulate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Play {
     pub work: Duration,
@@ -51,7 +50,6 @@ pub struct PlayLimits {
 }
 
 impl PlayLimits {
-    /// The limits of a job as submitted.
     pub fn of(spec: &Spec) -> PlayLimits {
         let (limits, way_out) = (&spec.limits, auto_market::way_out(spec));
         let max_runtime = limits.max_runtime.map(|time| time.duration().saturating_sub(way_out));
@@ -93,7 +91,6 @@ impl Play {
     }
 }
 
-/// The market of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goes {
     Spot,
@@ -101,20 +98,18 @@ pub enum Goes {
     Auto,
 }
 
-/// Why a job was not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unfinished {
     Deadline,
     RunTime,
     Budget,
-    /// It would never finish, without a limit to end it.
+    /// It would run forever: it has no limit.
     GivenUp,
     /// Another end, as in the full simulation only: too many interruptions, or a machine on which
     /// it hung.
     Otherwise,
 }
 
-/// The result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ran {
     pub usd: f64,

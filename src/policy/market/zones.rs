@@ -21,7 +21,6 @@ pub const LIFE_HOURS_MAX: f64 = 24.0;
 /// Resolution of the chance of other zones: the table is solved again for each value.
 const CHANCE_STEP: f64 = 0.05;
 
-/// One zone and its current facts.
 #[derive(Clone, Copy, Debug)]
 pub struct Zone<'a> {
     pub spells: &'a ZoneSpells,
@@ -77,7 +76,6 @@ pub fn others<'a>(chosen: &ZoneSpells, others: impl Iterator<Item = Zone<'a>> + 
     Others { there: (there / CHANCE_STEP).round() * CHANCE_STEP, comes_back: others.map(|zone| zone.spells.gone.factor()).sum() }
 }
 
-/// One look at a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneLook {
     pub capacity: Capacity,

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 
 use crate::market::{Offer, PriceHistory, PriceRule, Span, UsdPerHour};
 
-/// A bid, with facts about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bid {
     pub price: UsdPerHour,
@@ -16,7 +15,6 @@ pub struct Bid {
     pub share_above: Option<f64>,
     /// How often the price rose above it in the window.
     pub crossings: Option<usize>,
-    /// A sentence that explains the bid.
     pub because: String,
 }
 
@@ -71,7 +69,6 @@ fn told(share: f64, crossings: usize, time: &str) -> String {
     }
 }
 
-/// Why a rule gives no bid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoBid {
     #[error("has no known on-demand price, which the bid would be reckoned from; name a price as `max_price`")]
@@ -153,7 +150,6 @@ fn scaled(price: UsdPerHour, factor: f64) -> UsdPerHour {
     UsdPerHour::new(crate::market::Usd::from_micros(ten_thousandths * 100))
 }
 
-/// The beginning of a window.
 pub fn back(now: Timestamp, window: Span) -> Timestamp {
     now.saturating_sub(window.duration()).unwrap_or(Timestamp::MIN)
 }

@@ -16,10 +16,8 @@ const STEP: Duration = Duration::from_secs(6 * 3600);
 /// How long a machine is followed after its purchase.
 const FOLLOWED: Duration = Duration::from_secs(24 * 3600);
 
-/// The results of a rule over a series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Backtest {
-    /// Number of tested moments.
     pub moments: usize,
     /// Share of them with a bid at or above the price, so that a launch was possible.
     pub launchable: f64,

@@ -20,7 +20,6 @@ use super::placement::Ask;
 use super::ranking::{Rates, figure};
 use crate::market::{Cloud, FallbackCost, Market, Offer, PriceRule};
 
-/// The limit for a job, now.
 pub struct Bound<'a> {
     ask: &'a Ask<'a>,
     pub(crate) rates: Rates<'a>,

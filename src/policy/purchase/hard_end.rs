@@ -30,7 +30,6 @@ pub(crate) const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
 /// A workstation's agent checks once a second, so it cannot enforce a budget that is spent sooner.
 const LOCAL_LIFE_MIN: Duration = Duration::from_secs(1);
 
-/// The inputs of a machine's end.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     pub spec: &'a Spec,
@@ -40,7 +39,6 @@ pub struct Terms<'a> {
     pub budget_left: Option<Usd>,
     /// The users' extensions so far.
     pub more_time: Span,
-    /// When the plan is made.
     pub now: Timestamp,
 }
 

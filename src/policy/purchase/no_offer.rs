@@ -15,7 +15,6 @@ use super::placement::Ask;
 use crate::job::{LimitsSpec, RejectedOffer};
 use crate::market::{Cloud, Market, Offer, Quota, Region, Usd};
 
-/// Why no offer fits.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("no offer fits: {}{}", shortened(because), and_dearer(because, too_dear.as_deref()))]
 pub struct NoOffer {
@@ -35,7 +34,6 @@ pub struct NoOffer {
     pub is_unlimited: bool,
 }
 
-/// An offer that exceeds the budget.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OverBudget {
     pub offer: Offer,

@@ -9,7 +9,6 @@ use super::ranking::{Rates, figure};
 use crate::job::{MarketChoice, RejectedOffer};
 use crate::market::{Cloud, Market, Offer, Usd};
 
-/// The most reasons in a sentence.
 const REASONS_MAX: usize = 4;
 
 pub(crate) fn shortened(because: &[String]) -> String {
@@ -40,7 +39,6 @@ pub(crate) fn grouped(rejected: &[RejectedOffer]) -> Vec<String> {
     groups.into_iter().map(|(offer, because, zones)| format!("{} in {} {because}", offer.instance_type, zones.join(", "))).collect()
 }
 
-/// Why another offer was not taken.
 pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &Rates<'_>) -> String {
     let speed = rates.speed(other) / rates.speed(best);
     if speed != 1.0 && other.market == best.market {

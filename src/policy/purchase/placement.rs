@@ -17,7 +17,6 @@ use super::refusal_backoff::{ago, refused_lately};
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, RejectedOffer, Spec};
 use crate::market::{Cloud, FallbackCost, Market, Offer, Span, Supply, Usd, UsdPerHour};
 
-/// A chosen offer with its reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
     pub offer: Offer,
@@ -38,7 +37,6 @@ pub struct Placement {
     pub kill_at: Option<Timestamp>,
 }
 
-/// The inputs of a placement.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     pub spec: &'a Spec,

@@ -3,8 +3,8 @@
 //! ```text
 //!   hourly x (1 + starts) / speed ──> an hour of work ── x work left ──> cost to finish
 //! ```
-//! If the job states its work, offers are ranked by the cost to finish, because a start costs more
-//! on a fast machine. Otherwise by the hour of work, which is always known. `placement` handles
+//! If the job states its work, offers are ranked by the cost to finish: a start costs more on a
+//! fast machine. Otherwise by the hour of work, which is always known. `placement` handles
 //! refusals, `market::deadline_choice` the market.
 
 use std::collections::BTreeSet;
@@ -31,7 +31,6 @@ pub struct Ranked {
     pub usd_to_finish: Option<Usd>,
 }
 
-/// The data for the ranking.
 pub(crate) struct Rates<'a> {
     ask: &'a Ask<'a>,
     speeds: Speeds,

@@ -26,8 +26,8 @@ fn memory_of(refusal: Refusal) -> Duration {
 }
 
 /// The most doublings after refusals in a row. Pool capacity changes within the hour, so an empty
-/// pool is asked every 12 minutes, not every 3 or 48. (With 48, a job of twenty hours in an often
-/// empty pool ended at hour 55 instead of 46.) A price above the bid is asked every forty minutes.
+/// pool is asked every 12 minutes, not every 3 or 48. With 48, a job of twenty hours in an often
+/// empty pool ended at hour 55 instead of 46. A price above the bid is asked every forty minutes.
 /// Waits for a person can be longer.
 fn doublings_max(refusal: Refusal) -> u32 {
     match refusal {
@@ -91,8 +91,8 @@ fn newest(speaking: &[(Refusal, Timestamp)]) -> Option<(Refusal, Timestamp, Dura
     Some((refusal, at, memory_of(refusal) * 2_u32.pow(doublings)))
 }
 
-/// The meaning of a refusal for a job with this market. `None`: no other pool or time helps,
-/// because the job may buy nothing else.
+/// The meaning of a refusal for a job with this market. `None`: another pool or time would not
+/// help, because the job may buy only this.
 pub fn of_job(refusal: Refusal, market: MarketChoice) -> Option<Refusal> {
     (refusal != Refusal::SpotRole || market == MarketChoice::Auto).then_some(refusal)
 }

@@ -30,7 +30,6 @@ pub struct Spell {
     pub ended: Option<(Timestamp, Usd)>,
 }
 
-/// The cost of all jobs at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spending {
     pub machines: usize,
@@ -59,7 +58,6 @@ pub const DAY: Duration = Duration::from_secs(24 * 3600);
 /// minutes later. With more, a job of ten minutes waits for the money of a long one.
 const AHEAD: Duration = Duration::from_secs(3600);
 
-/// Adds up the running machines and the last day's cost.
 pub fn spending(spells: &[Spell], now: Timestamp) -> Spending {
     let mut sum = Spending::default();
     for spell in spells {

@@ -16,7 +16,6 @@ use serde::Serialize;
 
 use crate::job::{Applied, JobId};
 
-/// The current state of a job file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFact {
     pub file: String,
@@ -38,7 +37,6 @@ pub struct JobFact {
     pub fell_short: bool,
 }
 
-/// Options of the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyWishes {
     /// Stop a job whose file changed before making the new one.
@@ -68,13 +66,11 @@ pub enum Applies {
     Schedule,
 }
 
-/// The change for one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub file: String,
     pub kind: Applies,
     pub change: ChangeKind,
-    /// Jobs to stop.
     pub stops: Vec<JobId>,
     /// Older jobs of the file, changed or deleted or not, that run on.
     pub leaves: Vec<JobId>,
@@ -83,12 +79,10 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the change makes or writes something.
     pub fn makes(&self) -> bool {
         matches!(self.change, ChangeKind::Create | ChangeKind::Changed | ChangeKind::Again)
     }
 
-    /// Whether there is nothing to do.
     pub fn is_nothing(&self) -> bool {
         !self.makes() && self.stops.is_empty() && !self.unschedules
     }
@@ -118,7 +112,6 @@ fn older_of<'a>(file: &FileFact, jobs: &'a [JobFact]) -> BTreeSet<&'a JobId> {
     jobs.iter().filter(|job| job.applied.file == file.file).filter(is_older).map(|job| &job.job).collect()
 }
 
-/// The newest job of a file.
 pub fn newest_of<'a>(file: &str, jobs: &'a [JobFact]) -> Option<&'a JobFact> {
     jobs.iter().filter(|job| job.applied.file == file).max_by_key(|job| (job.created, job.job.clone()))
 }

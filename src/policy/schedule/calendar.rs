@@ -5,8 +5,7 @@
 //!   due? ──> missed long ago? ──> the last one still runs? ──> in its hours? ──> is spot cheap enough? ──> run
 //! ```
 //! If several due times have passed, only the latest counts. Two daemons may decide the same due
-//! time. Each tries to create a record named by it, and only one succeeds. The module has no clock
-//! and makes no calls.
+//! time. Each tries to create a record named by it, and only one succeeds. The module has no clock.
 
 use std::time::Duration;
 
@@ -41,7 +40,6 @@ pub enum CalendarError {
     Never { text: String },
 }
 
-/// The facts about a schedule at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleFacts<'a> {
     pub spec: &'a ScheduleSpec,
@@ -69,7 +67,6 @@ pub enum Spot {
     Costs(UsdPerHour),
 }
 
-/// The decision for a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DueVerdict {
     /// Nothing is due before `next`; `None`: never again.

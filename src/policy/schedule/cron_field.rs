@@ -3,7 +3,6 @@
 //! It reports only numbers out of range. The parser checks names of days and months, `L`, `W` and
 //! `#`.
 
-/// A field's name and its range.
 const FIELDS: [(&str, u32, u32); 5] = [("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7)];
 
 const NUMBERS: [&str; 5] = ["first", "second", "third", "fourth", "fifth"];

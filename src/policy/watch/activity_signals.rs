@@ -45,7 +45,6 @@ impl Whole {
         (self.0.is_sign_positive() && self.0 < EXACT_BELOW).then(|| self.0.round_ties_even() as u64)
     }
 
-    /// Appends to a text.
     fn push(&self, text: &mut String) {
         match self.exact() {
             // A percentage, the usual case.
@@ -68,7 +67,6 @@ impl fmt::Display for Whole {
     }
 }
 
-/// The content of one interval.
 pub(crate) struct Seen {
     /// The signals above their limits, in words: `GPU 97 %, log output`.
     pub(crate) busy: String,
@@ -79,7 +77,6 @@ pub(crate) struct Seen {
     /// A step, a checkpoint or the like.
     pub(crate) progressed: bool,
     pub(crate) sight: Sight,
-    /// The network was busy.
     pub(crate) network_busy: Option<bool>,
     pub(crate) typing_secs: Option<f64>,
 }
@@ -141,7 +138,6 @@ pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     }
 }
 
-/// Appends one signal.
 fn say(busy: &mut String, name: &str, value: f64, unit: &str) {
     if !busy.is_empty() {
         busy.push_str(", ");

@@ -12,7 +12,6 @@ use crate::market::Span;
 /// The cost of a cadence, as shares of the paid time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CadenceCost {
-    /// Time for saving.
     pub saving_share: f64,
     /// Expected loss through interruptions: half an interval and a restart each.
     pub lost_share: f64,
@@ -58,7 +57,6 @@ pub enum CadenceFault {
     LongerThanNotice { save: Span, notice: Span, interval: Span },
 }
 
-/// The facts about a job's saves and its machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cadence {
     pub interval: Span,

@@ -1,7 +1,8 @@
 //! How much of an interval was really watched.
 //!
-//! If a laptop sleeps, an agent is stopped or a recorder hangs, two samples are far apart and the
-//! time between is unknown. The watching policies count only the part that a sample can represent.
+//! A laptop may sleep, an agent may be stopped, a recorder may hang. Then two samples are far
+//! apart, and the time between is unknown. The watching policies count only the part that a sample
+//! can represent.
 
 use std::collections::VecDeque;
 

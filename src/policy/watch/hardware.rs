@@ -25,8 +25,8 @@ const FATAL_XIDS: [u64; 2] = [48, 79];
 /// within seconds. With less, a long step on the other GPUs counts as a hang.
 const SILENT_SECS: f64 = 180.0;
 
-/// Twice the longest earlier silence of this workload, up to the maximum below, so that the save
-/// and the uploads still fit into ten minutes.
+/// Twice the longest earlier silence of this workload, up to the maximum below. The save and the
+/// uploads then still fit into ten minutes.
 const TIMES_SILENCE: f64 = 2.0;
 const SILENT_SECS_MAX: f64 = 420.0;
 
@@ -50,7 +50,6 @@ impl HardwareFault {
     }
 }
 
-/// Watches the GPUs of one workload.
 #[derive(Clone, Debug, Default)]
 pub struct HardwareWatch {
     pace: Pace,
@@ -60,7 +59,6 @@ pub struct HardwareWatch {
     /// Time since the last progress, and the longest such time without a fault.
     silent_secs: f64,
     silent_secs_max: f64,
-    /// Whether the job asks for a GPU.
     asked: bool,
     /// Whether it reports steps or checkpoints. If so, log output alone is no progress, because
     /// errors are logged too.
@@ -114,7 +112,6 @@ impl HardwareWatch {
         }
     }
 
-    /// The current fault, if any.
     pub fn fault(&self) -> Option<HardwareFault> {
         let fault = self.fault.as_ref()?;
         let needed = (TIMES_SILENCE * self.silent_secs_max).clamp(SILENT_SECS, SILENT_SECS_MAX);
@@ -123,7 +120,7 @@ impl HardwareWatch {
 
     /// Records new faults; returns whether a GPU is lost now.
     fn look(&mut self, gpus: &Reading<Vec<GpuSample>>, selection: &GpuSelection) -> bool {
-        // If the driver does not answer, the state is unknown, and no fault is recorded.
+        // If the driver does not answer, the state is unknown.
         let Reading::Known(gpus) = gpus else { return false };
         if gpus.is_empty() && self.asked {
             self.found("the job asks for a GPU, and the driver shows none".to_owned());

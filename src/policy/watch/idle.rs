@@ -81,7 +81,6 @@ pub struct YoungWindow {
     pub until: Span,
 }
 
-/// Watches one workload from its start.
 #[derive(Clone, Debug)]
 pub struct IdleWatch {
     spec: IdleSpec,
@@ -157,7 +156,6 @@ impl IdleWatch {
         self.start_again();
     }
 
-    /// Adds one interval and judges.
     pub fn step(&mut self, rates: &Rates) -> WatchVerdict {
         let Some(window) = self.spec.window.map(Span::secs_f64) else {
             return self.with_numbers(rates, None, WatchVerdict::new(Standing::Busy, WatchAction::None, "idle is off: not judged"));
@@ -302,7 +300,6 @@ impl Patience {
     }
 }
 
-/// The most useful levels for people.
 fn levels(rates: &Rates) -> String {
     let all = [
         ("GPU", &rates.gpu_percent, "%"),

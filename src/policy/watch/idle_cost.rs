@@ -13,14 +13,12 @@ use crate::market::{Span, Usd, UsdPerHour};
 /// One idle verdict, from its records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IdleFacts {
-    /// How long all signals were quiet.
     pub quiet: Duration,
     /// Time from the last safe point (a checkpoint, or the beginning of the work) to the verdict;
     /// zero after a save.
     pub unsaved: Duration,
     /// Time from the plan to the first work, which another machine would need again.
     pub start: Duration,
-    /// The machine's billed price.
     pub hourly: UsdPerHour,
 }
 
@@ -32,7 +30,6 @@ pub struct IdleCost {
     pub waited_usd: Usd,
     /// Work that a wrong stop would have repeated.
     pub lost: Span,
-    /// Time for another start.
     pub start: Span,
     pub lost_usd: Usd,
 }

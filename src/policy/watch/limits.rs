@@ -16,13 +16,11 @@ use serde::{Deserialize, Serialize};
 use crate::job::{EndedBecause, LimitsSpec, Reason};
 use crate::market::{Span, Usd, UsdPerHour};
 
-/// The inputs of the limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
     /// When billing of this attempt began.
     pub began: Timestamp,
     pub price: UsdPerHour,
-    /// Cost of earlier attempts.
     pub spent_before: Usd,
     pub limits: LimitsSpec,
     pub extended: Extension,
@@ -32,7 +30,6 @@ pub struct Account {
     pub drain: Span,
 }
 
-/// The sum of all extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Extension {
     /// Added to the run time and to the deadline.
@@ -48,7 +45,6 @@ pub enum LimitKind {
     KillAt,
 }
 
-/// The moment of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitPoint {
     pub kind: LimitKind,
@@ -68,7 +64,6 @@ pub enum LimitLevel {
     Reached,
 }
 
-/// The result of `judge_limits`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitVerdict {
     pub level: LimitLevel,
@@ -121,7 +116,6 @@ fn used(account: &Account, next: &LimitPoint, now: Timestamp) -> (f64, f64) {
     (used, if whole > 0.0 { used / whole } else { 1.0 })
 }
 
-/// The attempt's state before its next limit.
 pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
     let Some(next) = limit_points(account).into_iter().next() else {
         return LimitVerdict { level: LimitLevel::Far, next: None, reason: None };

@@ -46,7 +46,6 @@ const MAINTENANCE_LEAD_SECS: i64 = 600;
 /// and used whole; a scheduled event may be a week away, and half of that week would be lost.
 const UNMEASURED_SECS: i64 = 300;
 
-/// The facts about a notice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoticeFacts {
     pub notice: Notice,
@@ -78,7 +77,6 @@ pub enum Saver {
     Itself,
 }
 
-/// The reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeStep {
     /// Continue; look again at `until`.
@@ -91,7 +89,6 @@ pub enum NoticeStep {
     Void,
 }
 
-/// Judges one notice.
 pub fn judge_notice(facts: &NoticeFacts) -> NoticeStep {
     match facts.notice.kind {
         // A rebalance recommendation ends nothing. One early checkpoint makes a following notice
@@ -187,7 +184,6 @@ fn told_by(at: Timestamp, first_seen: Timestamp) -> Timestamp {
 }
 
 impl NoticeStep {
-    /// The form for `supervise`.
     pub fn warning(self) -> Warning {
         match self {
             NoticeStep::Wait { .. } | NoticeStep::Void => Warning::None,

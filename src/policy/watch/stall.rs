@@ -9,8 +9,8 @@
 //!   the same, after the last allowed restart   stop
 //! ```
 //! `window` is the largest of the spec's window, `steps` median steps, and twice the longest
-//! silence that ended in progress (an evaluation, a compilation). The action is a level, not an
-//! edge: it repeats until the next rung, and the agent acts on its changes.
+//! silence before progress (an evaluation, a compilation). The action is a level, not an edge: it
+//! repeats until the next rung, and the agent acts on its changes.
 //!
 //! Without a rhythm the user is told after three windows, for one rung, and nothing is ended: an
 //! early log line promises no others. With a rhythm it is the same while GPU or CPU work as usual,
@@ -45,9 +45,9 @@ const STEPS_KEPT: usize = 32;
 /// kernel counts as busy but draws little.
 const POWER_SHARE_LOW: f64 = 0.6;
 
-/// A rhythm needs signs in this many quarters of a window, over at least a window. With fewer, the
-/// lines of a start-up that downloads and compiles would be a rhythm, and the long step after it a
-/// hang. With more, a job that prints every ten minutes would have none in its first hours.
+/// A rhythm needs signs in this many quarters of a window, over at least a window. With fewer, a
+/// start-up that downloads and compiles would be a rhythm, and the long step after it a hang. With
+/// more, a job that prints every ten minutes would have none in its first hours.
 const SLOTS: u32 = 4;
 
 /// This many reported steps promise more, however early they came.
@@ -89,7 +89,6 @@ impl Signs {
     }
 }
 
-/// Watches one workload across its restarts.
 #[derive(Clone, Debug)]
 pub struct StallWatch {
     spec: StallSpec,
@@ -276,7 +275,6 @@ impl StallWatch {
         }
     }
 
-    /// Its signs have a rhythm.
     fn has_rhythm(&self) -> bool {
         self.spec.window.is_some_and(|window| self.signs.are_a_rhythm(window.secs_f64()))
     }
@@ -376,7 +374,6 @@ impl StallWatch {
     }
 }
 
-/// The marks of one interval.
 struct Marks {
     steps: f64,
     /// Reported by the job itself.

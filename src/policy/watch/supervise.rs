@@ -35,7 +35,6 @@ pub const SERVICE: &str = "service";
 /// `policy::watch::idle`.
 const AT_WORK: Span = Span::from_secs(15 * 60);
 
-/// Judges all facts and returns the next step.
 pub fn supervise(facts: &Facts<'_>) -> Decision {
     finished(facts)
         .or_else(|| interrupted(facts))

@@ -10,7 +10,6 @@ use crate::market::Span;
 use crate::policy::lifecycle::checkpoint_rollback::StartUp;
 use crate::policy::lifecycle::requests::{EndWish, MoveWish};
 
-/// All facts for the decision.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     pub now: Timestamp,
@@ -97,7 +96,6 @@ pub enum Warning {
     },
 }
 
-/// The agent's next action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     Continue,
@@ -120,7 +118,6 @@ pub enum Step {
     End(End),
 }
 
-/// How the attempt ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
     pub because: EndedBecause,
@@ -146,7 +143,6 @@ pub enum Afterwards {
     },
 }
 
-/// The decision and its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub step: Step,

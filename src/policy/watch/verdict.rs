@@ -23,7 +23,6 @@ pub enum Standing {
     Unknown,
 }
 
-/// The action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchAction {
@@ -60,7 +59,6 @@ impl WatchVerdict {
         self
     }
 
-    /// The same for many at once.
     #[must_use]
     pub fn with_all<const N: usize>(mut self, numbers: [(&'static str, f64); N]) -> Self {
         self.numbers.reserve(N);
