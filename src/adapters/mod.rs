@@ -1,19 +1,19 @@
-//! The world: every implementation of a port, and the small readers they share.
+//! Every implementation of a port, and the small readers that they share.
 //!
-//! The only folder that asks the operating system for time, environment, files, processes or randomness. What must never
-//! live here: a decision; an adapter answers what is, and does what it is told.
+//! Only this folder asks the operating system for time, environment, files, processes or
+//! randomness. Not here: a decision. An adapter reports facts and carries out orders.
 //!
 //! | Folder | Ports | What |
 //! |---|---|---|
 //! | `aws` | `Metadata`, `Meter` | sessions, credentials, instance metadata, metrics, and calls that have no SDK here |
 //! | `aws/ec2` | `Cloud` | EC2 as a seller of instances |
-//! | `aws/account` | | an account set up, looked at, and its sweeper |
+//! | `aws/account` | | the setup and check of an account, and its sweeper |
 //! | `host` | `Sensors`, `People`, `Stacks`, `Power`, `Files`, `Clock`, `Service` | the machine under this process |
 //! | `local` | `Cloud`, `Metadata`, `Power` | the cloud `local`: instances that are folders and processes here |
 //! | `recordings` | | prices, capacity and utilisation, read from files |
 //! | `store` | `Store` | job roots: a folder or an S3 bucket |
 //! | `workdir` | | the code archive: packed, searched for secrets, unpacked |
-//! | `workload` | `Workloads`, `Workload` | what runs a job: a process, a systemd unit, a whole machine |
+//! | `workload` | `Workloads`, `Workload` | runs a job: a process, a systemd unit, a whole machine |
 //! | `workload/holder` | | the process between agent and workload |
 //! | `workstation` | `Notifier`, `Turns`, `Agents`, `Cloud` | files, locks and processes of the user, and the shipped catalogue |
 

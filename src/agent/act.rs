@@ -31,15 +31,14 @@ const UNKILLABLE_AFTER: Duration = Duration::from_secs(35);
 /// minute gives up starts on a busy machine; longer pays for a start that never happens.
 const START_MAX: Duration = Duration::from_secs(120);
 
-/// How long the kill of a tree may take. The holder and the kernel need about thirty seconds.
-/// Processes that remain then end with the machine.
+/// The limit for the kill of a tree, which needs about thirty seconds. Other processes end with the
+/// machine.
 const KILLED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The last part of a workload's SIGTERM grace, for the processes without a handler to exit. Longer
-/// cuts the last save short; shorter kills processes that would have exited.
+/// The last part of the SIGTERM grace, for processes without a handler. Longer cuts the last save
+/// short; shorter kills processes that would have exited.
 const TREE_GRACE: Duration = Duration::from_secs(2);
 
-/// The failure when no process of the workload has a handler for the checkpoint signal.
 pub(super) const NOBODY: &str = "no process of the workload has a handler for the checkpoint signal";
 
 /// The error for an act without an answer in time.
@@ -51,8 +50,8 @@ pub(super) fn in_no_time(act: &'static str, within: Duration) -> WorkloadError {
 impl Agent {
     pub(super) async fn act(&mut self, decision: Option<Decision>) -> Option<Decision> {
         let decision = decision?;
-        // Between two samples the policy may have skipped its `Stacks` step. Record the stacks now,
-        // before the processes are gone.
+        // The policy may have skipped its `Stacks` step between two samples. Record them before the
+        // restart.
         if decision.reason.policy == "stall" && matches!(decision.step, Step::Restart { .. } | Step::End(_)) {
             self.record_stacks(&decision.reason).await;
         }
@@ -98,8 +97,8 @@ impl Agent {
         false
     }
 
-    /// Asks the workload for a checkpoint. The upload runs beside the loop. A save that is in
-    /// progress is not asked for again.
+    /// Asks the workload for a checkpoint, unless a save is in progress. The upload runs beside the
+    /// loop.
     pub(super) fn begin_save(&mut self, asked_by: &'static str) {
         let Some((checkpoints, spec)) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone()) else { return };
         // A signal that ends the workload is only for its end.
@@ -171,12 +170,12 @@ impl Agent {
         self.proceed().await
     }
 
-    /// Ends the running process and all that it left behind. Afterwards the tree is gone.
+    /// Ends the running process and its whole tree.
     pub(super) async fn stop_workload(&mut self, grace: Duration, ahead: Option<&Ahead>) {
         let Some(workload) = self.workload.take() else { return };
         if self.ended.is_none() {
-            // First the processes that have a handler. Their children and launchers follow when
-            // these are gone, or shortly before the grace ends.
+            // First the processes that have a handler; the others when these are gone, or near the
+            // end of the grace.
             if let Err(error) = workload.tell(Signal::Term) {
                 tracing::warn!("{error}");
             }
@@ -203,7 +202,7 @@ impl Agent {
         self.logs.ended(self.memory.start);
     }
 
-    /// Waits for the end of the workload, at most this long, and keeps the watchdog fed.
+    /// Waits for the workload's end, at most this long, and keeps the watchdog fed.
     async fn patiently(&mut self, workload: &dyn Workload, grace: Duration, ahead: Option<&Ahead>) -> Option<Ended> {
         let until = self.out.clock.mono() + grace;
         loop {
@@ -290,7 +289,7 @@ impl Agent {
     pub(super) fn cannot_start(&mut self, error: &WorkloadError) -> Decision {
         let text = super::report::retry_sender::chain(error);
         let because = if self.memory.stage == Stage::Setup { EndedBecause::SetupFailed } else { EndedBecause::Failed };
-        // As in a shell: 127 for a command that is not found, 126 for one that cannot be executed.
+        // As in a shell: 127 for not found, 126 for not executable.
         if let WorkloadError::CannotExecute { cause, .. } = error {
             let code = if cause.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             let exit = crate::job::ExitStatus { code: Some(code), ..Default::default() };

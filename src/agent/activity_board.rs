@@ -19,8 +19,8 @@ use crate::instance::Marks;
 use crate::job::{Progress, ProgressLine};
 use crate::ports::Clock;
 
-/// The number of intervals for the median step time. More than enough to ignore an evaluation every
-/// ten steps; few enough to follow a change of speed.
+/// The number of intervals for the median step time: enough to ignore an evaluation every ten
+/// steps, and few enough to follow a change of speed.
 const INTERVALS_MAX: usize = 51;
 
 /// The workload's reports so far. Clones are cheap and share one board.
@@ -55,8 +55,7 @@ struct Inner {
     told: Option<f64>,
     /// The longest silence of a workload that reports, seconds.
     silent_secs: Option<f64>,
-    /// The job reports its steps itself, by its progress file or its pattern. Printed progress bars
-    /// no longer count then.
+    /// The job reports its own steps, so printed progress bars do not count.
     tells: bool,
     /// The progress file had a line.
     has_written: bool,
@@ -104,7 +103,7 @@ impl Board {
         self.inner().marks.log_bytes += bytes;
     }
 
-    /// A sign without a step: a matching log line, or a line that cannot be parsed.
+    /// A matching log line, or a line that cannot be parsed.
     pub(crate) fn sign(&self) {
         self.inner().marks.progress += 1;
     }
@@ -130,15 +129,15 @@ impl Board {
         self.marked.notified().await;
     }
 
-    /// The number of explicit checkpoint marks that were seen as they came, and the step at the
-    /// newest. The step includes marks that an earlier agent saw.
+    /// The number of marks seen as they came, and the step at the newest, also one of an earlier
+    /// agent.
     pub(crate) fn saved(&self) -> (u64, Option<f64>) {
         let inner = self.inner();
         (inner.saved, inner.saved_step)
     }
 
-    /// When the newest of those marks was made at the latest, in nanoseconds since 1970, by the
-    /// progress file's file system. The files it covers were written before.
+    /// When the newest of them was made at the latest, nanoseconds since 1970, by the progress
+    /// file's file system. It covers files written before.
     pub(crate) fn marked_by(&self) -> Option<i64> {
         self.inner().marked_by
     }
@@ -166,8 +165,8 @@ impl Board {
         self.inner().has_marked
     }
 
-    /// The newest step of the newest start that was seen as it happened. Steps of earlier starts do
-    /// not tell what is saved now.
+    /// The newest step of this start that was seen as it happened. Older steps do not tell what is
+    /// saved now.
     pub(crate) fn told(&self) -> Option<f64> {
         self.inner().told
     }

@@ -23,8 +23,7 @@ const CLOUDS_NOTICE: Span = Span::from_secs(120);
 /// For logs, outputs and power-off: they usually take a few seconds.
 pub(crate) const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
 
-/// How often the time counters and the rhythm are written to disk: a crash of the agent loses at
-/// most this much of them.
+/// How often time counters and rhythm are written to disk: the most that a crash loses.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// The cloud's notices so far, and their results.
@@ -83,8 +82,8 @@ impl Agent {
         decision
     }
 
-    /// A hardware fault: reported once, and kept over a crash. In a stand-alone run there is no
-    /// other machine, so it is only reported.
+    /// A hardware fault: reported once, and kept over a crash. A stand-alone run has no other
+    /// machine.
     fn look_for_faults(&mut self) -> Option<HardwareFault> {
         let fault = self.watching.fault();
         if fault.as_ref().map(|fault| &fault.text) != self.memory.hardware.as_ref().map(|fault| &fault.text) {
@@ -294,8 +293,8 @@ impl Agent {
         self.attempt.kill_at.max(self.memory.kill_at).max(raised)
     }
 
-    /// The time and budget granted so far. They only grow, so the last known values hold while the
-    /// store is silent.
+    /// The time and budget granted so far. They only grow, so the last values hold while the store
+    /// is silent.
     pub(crate) fn granted(&self) -> Extension {
         let (wishes, kept) = (self.requests.wishes.borrow(), self.memory.granted);
         Extension { time: wishes.more_time.max(kept.time), budget: wishes.more_budget.max(kept.budget) }

@@ -10,8 +10,8 @@ use super::run_loop::Agent;
 use super::startup::fetch_status::Fetching;
 use crate::policy::Decision;
 
-/// The time between two looks at the download. More often shows nothing sooner, since the heartbeat
-/// is slower. Less often leaves stale text in the status for longer.
+/// The time between two looks. More often shows nothing sooner, since the heartbeat is slower; less
+/// often leaves stale text.
 const FETCH_LOOK: Duration = Duration::from_secs(2);
 
 impl Agent {

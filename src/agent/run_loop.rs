@@ -41,8 +41,7 @@ pub struct World {
     /// `None`: there are no notices (a stand-alone run).
     pub metadata: Option<Arc<dyn Metadata>>,
     pub power: Arc<dyn Power>,
-    /// The power switch is the machine's own: it is tried until the machine is off. A user's
-    /// command runs once.
+    /// The power switch is the machine's own, and is retried. A user's command runs once.
     pub insist: bool,
     /// Bytes that this process itself sent and received.
     pub own_network: Arc<AtomicU64>,
@@ -399,6 +398,6 @@ impl Agent {
 /// The name of the agent's memory in the state folder.
 pub const MEMORY: &str = "agent.json";
 
-/// One GiB of output is more than a user reads, and an hour of a program that prints its tensors.
-/// Beyond it, the start and the end are kept.
+/// One GiB is an hour of a program that prints its tensors. Beyond it, the start and the end are
+/// kept.
 const LOG_BYTES_MAX: u64 = 1 << 30;

@@ -11,8 +11,8 @@ use crate::job::AttemptPhase;
 use crate::policy::{LimitLevel, Stage};
 use crate::ports::{Clock, Ended, Workload};
 
-/// The time between two samples. NVML buffers some seconds of utilisation, so no sample is lost.
-/// Faster costs more processor time; slower delays every verdict.
+/// The time between two samples. NVML buffers some seconds. Faster costs more; slower delays every
+/// verdict.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
 /// The same for a workload that has long been busy, with no verdict, limit, notice or end near.
@@ -24,8 +24,8 @@ const TICK_STEADY: Duration = Duration::from_secs(3);
 /// A workload is watched closely for this long first: short experiments have ended by then.
 const STEADY_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// The time until the monotonic clock reaches the next multiple of `every`. All periodic tasks wait
-/// for these moments, so that one wake-up of the processor serves all.
+/// The time until the monotonic clock reaches the next multiple of `every`: one wake-up serves all
+/// tasks.
 pub(super) fn to_next(now: Duration, every: Duration) -> Duration {
     let past = now.as_nanos() % every.as_nanos().max(1);
     every.saturating_sub(Duration::from_nanos(u64::try_from(past).unwrap_or(0)))

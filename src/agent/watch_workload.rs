@@ -23,8 +23,8 @@ pub struct Watching {
     idle_rule: IdleWatch,
     stall_rule: StallWatch,
     hardware_rule: HardwareWatch,
-    /// The marks when this start began: activity before the first sample counts too. `None`: the
-    /// workload was already running, and its earlier marks tell nothing about now.
+    /// The marks when this start began: activity before the first sample counts too. `None`: it was
+    /// already running.
     baseline: Option<Marks>,
     began: Option<Sample>,
     previous: Option<Sample>,

@@ -67,8 +67,8 @@ async fn read_at_most<T: DeserializeOwned>(store: &dyn Store, key: &str, bytes_m
     }
 }
 
-/// The largest record. The sweeper's function has 256 MB and reads many at once. A spec is as large
-/// as its job file, at most 1 MB.
+/// The largest record. The sweeper's function has 256 MB and reads many at once. A spec has at most
+/// 1 MB.
 const RECORD_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// One job in a job root. Cheap to clone.
@@ -117,7 +117,7 @@ impl JobDir {
     }
 
     /// Makes the job. [`Created::Exists`]: another spec has its id. The marker is written in
-    /// parallel: a reader that finds it before the spec looks again later.
+    /// parallel: a reader without a spec looks again.
     pub async fn create_spec(&self, spec: &ResolvedSpec) -> Result<Created, JobDirError> {
         let create = self.create(layout::spec(&self.job), spec);
         if spec.is_alone() {
@@ -247,8 +247,8 @@ impl JobDir {
         unless_damaged(self.read(layout::status(&self.job, no)).await)
     }
 
-    /// Overwrites the heartbeat. Reads the old one first, unless the caller wrote it (`ours`): an
-    /// older version of the agent must not overwrite a newer record, and fails instead.
+    /// Overwrites the heartbeat. Reads the old one first, unless it is ours: an older agent must
+    /// not overwrite a newer record.
     pub async fn put_status(&self, no: AttemptNo, status: &Status, ours: bool) -> Result<(), JobDirError> {
         let key = layout::status(&self.job, no);
         if !ours {
@@ -280,8 +280,8 @@ impl JobDir {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Leaves a request under the next free number. After an error it may still be there, so a
-    /// second call may leave it twice.
+    /// Leaves a request under the next free number. After an error it may be there, and a retry
+    /// leaves two.
     pub async fn add_request(&self, wish: Wish, by: &str, at: Timestamp) -> Result<Request, JobDirError> {
         self.leave(None, wish, by, at).await
     }

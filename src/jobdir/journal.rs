@@ -50,8 +50,7 @@ pub enum What {
     Notice {
         notice: Notice,
     },
-    /// The workload was asked for a checkpoint with this signal; With `processes` 0 it
-    /// was not sent, for lack of a handler.
+    /// A request for a checkpoint. `processes` 0: not sent, for lack of a handler.
     Asked {
         by: String,
         signal: String,

@@ -15,8 +15,8 @@ pub fn agent(sha256: &str) -> String {
     format!("agents/{sha256}/lamp-agent")
 }
 
-/// An empty object, written after the program by the writer that checked its hash. An agent newer
-/// than this object is not checked.
+/// An empty object, written by the writer that checked the hash. A newer agent object is not
+/// checked.
 pub fn agent_checked(sha256: &str) -> String {
     format!("agents/{sha256}/checked")
 }

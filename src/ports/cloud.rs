@@ -75,8 +75,8 @@ pub trait Cloud: Send + Sync {
         Ok(None)
     }
 
-    /// Why a machine of this offer can never be launched, as remembered from [`Cloud::prepare`].
-    /// Sends no request. `None`: no reason is known.
+    /// Why a machine of this offer can never be launched, as [`Cloud::prepare`] found. Sends no
+    /// request.
     fn known_unfit(&self, _spec: &Spec, _offer: &Offer) -> Option<String> {
         None
     }
@@ -128,14 +128,12 @@ pub trait Cloud: Send + Sync {
     /// Raises the hard cap on a machine's run time at the user's request. Never lowers it.
     async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError>;
 
-    /// Sets up the alarm that watches the machine from outside (switch C). Idempotent. Success if
-    /// there is nothing to set up.
+    /// Sets up the alarm that watches the machine from outside (switch C). Idempotent.
     async fn guard(&self, _plan: &Plan, _machine: &MachineRef) -> Result<(), CloudError> {
         Ok(())
     }
 
-    /// Removes what [`Cloud::guard`] set up, from a machine that keeps running. Idempotent. Success
-    /// if it is not there.
+    /// Removes what [`Cloud::guard`] set up, from a machine that keeps running. Idempotent.
     async fn unguard(&self, _machine: &MachineRef) -> Result<(), CloudError> {
         Ok(())
     }
@@ -146,14 +144,14 @@ pub trait Cloud: Send + Sync {
         Ok(None)
     }
 
-    /// Machines in a region whose host fails, as the cloud reports: power or network lost, or
-    /// broken hardware. Includes machines of other owners. An error means *unknown*.
+    /// Machines in a region, of all owners, whose host fails: power, network or hardware. An error
+    /// means *unknown*.
     async fn failing_hosts(&self, _region: &Region) -> Result<BTreeSet<String>, CloudError> {
         Ok(BTreeSet::new())
     }
 
     /// The spot prices of this offer from a moment on, with the price at that moment. The bill uses
-    /// these prices, and they change while the machine runs.
+    /// them.
     async fn spot_prices(&self, offer: &Offer, _from: Timestamp) -> Result<PriceHistory, CloudError> {
         Err(CloudError::Unsupported { cloud: offer.cloud.word(), act: "tell what spot machines cost" })
     }
@@ -161,7 +159,7 @@ pub trait Cloud: Send + Sync {
     /// The attempt is settled: removes what was kept of the ended machine, and its watchers.
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError>;
 
-    /// The remains of an owner's machines in a region and costs money or waits.
+    /// The remaining resources of an owner in a region that cost money or wait.
     async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
         Ok(Vec::new())
     }
@@ -173,8 +171,8 @@ pub trait Cloud: Send + Sync {
         self.residue(owner, region).await
     }
 
-    /// GPU machines that bill but have neither this owner's tags nor other tags of lamp. Only to
-    /// show: lamp never changes them.
+    /// GPU machines that bill, without tags of this owner or of lamp. Only to show: lamp never
+    /// changes them.
     async fn foreign(&self, _owner: &str, _region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
         Ok(Vec::new())
     }

@@ -56,8 +56,8 @@ pub struct TreeLink {
     pub stamp: FileStamp,
 }
 
-/// The regular files below a folder, ordered by path. A symbolic link to a file inside the folder
-/// counts as that file. Links to folders are not followed.
+/// The regular files below a folder, ordered by path. Links to files inside it count as files;
+/// links to folders are not followed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Tree {
     pub files: Vec<TreeFile>,
@@ -106,7 +106,7 @@ pub trait Files: Send + Sync {
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree>;
 
     /// Holds the present state of files under other names, in the first of `folders` that allows
-    /// it. Keeps the order of `files`. The caller removes the folder afterwards.
+    /// it. The caller removes the folder.
     async fn stage_aside(&self, _files: &[StageFile], _folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }

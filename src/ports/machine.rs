@@ -22,7 +22,7 @@ pub enum PowerError {
 
 #[async_trait]
 pub trait Power: Send + Sync {
-    /// Powers the machine off, with stronger methods until one works. On the local cloud it only
-    /// ends the attempt. On a real machine it does not return on success.
+    /// Powers off, with stronger methods until one works; a real machine does not return. On the
+    /// local cloud it only ends the attempt.
     async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError>;
 }

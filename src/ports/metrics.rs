@@ -4,8 +4,8 @@
 
 use async_trait::async_trait;
 
-/// One measurement over the interval that ends now. It has no time: the receiver adds its own,
-/// since the machine's clock may be wrong.
+/// One measurement over the interval that ends now. The receiver adds the time: the machine's clock
+/// may be wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Datum {
     pub name: &'static str,

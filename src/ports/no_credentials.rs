@@ -19,8 +19,8 @@ pub struct NoCredentials {
 pub const NONE_FOUND: &str = "no AWS credentials were found";
 
 impl NoCredentials {
-    /// Whether this user seems never to have signed in here. False for expired or broken
-    /// credentials, and for those that did not arrive in time.
+    /// Whether this user seems never to have signed in. False for expired, broken or slow
+    /// credentials.
     pub fn are_nowhere(&self) -> bool {
         self.what == NONE_FOUND
     }

@@ -10,7 +10,7 @@ use crate::instance::Sample;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
     /// The workload's main process. The tree is its descendants, also those that now belong to the
-    /// holder. `None` while nothing runs, or when the whole machine is watched.
+    /// holder. `None`: nothing runs, or the whole machine is watched.
     pub root_pid: Option<u32>,
     /// The holder (subreaper) of the tree. It does not count as part of it.
     pub holder_pid: Option<u32>,
@@ -24,8 +24,8 @@ pub struct Scope {
     pub own_network_bytes: u64,
 }
 
-/// Blocking reads of the operating system and the driver, a few milliseconds each. Called from its
-/// own thread. Keeps state between calls (counters, sample buffers).
+/// Blocking reads of the system and the driver, a few milliseconds each, on its own thread. Keeps
+/// state.
 pub trait Sensors: Send {
     /// Never fails: values that cannot be read are `Unknown` in the sample. Leaves `marks` at their
     /// default.

@@ -86,8 +86,7 @@ pub enum StoreError {
     },
 }
 
-/// The largest object that is read into memory at once. The manifest of a checkpoint with the most
-/// files is smaller.
+/// The largest object that is read into memory at once: larger than any manifest.
 pub const OBJECT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 impl StoreError {
@@ -96,8 +95,8 @@ impl StoreError {
         StoreError::Unfit { act: "read", key: key.to_owned(), cause }
     }
 
-    /// For a create that found an object which a read does not find: S3's 409, another write of the
-    /// same key is in progress. Try again.
+    /// A create found an object that a read does not: S3's 409, another write is in progress. Try
+    /// again.
     pub fn vanished(key: String) -> Self {
         StoreError::Unavailable { act: "create", key, cause: "somebody else is writing it, and it is not there yet".into() }
     }
@@ -150,8 +149,8 @@ pub trait Store: Send + Sync {
     /// Anything but a regular object of at most [`OBJECT_BYTES_MAX`] is [`StoreError::Unfit`].
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError>;
 
-    /// Like [`Store::get`], for objects with a smaller limit. A larger one is refused before it is
-    /// read, if the store can tell its size.
+    /// Like [`Store::get`] with a smaller limit. A larger one is refused before it is read, if
+    /// possible.
     async fn get_at_most(&self, key: &str, bytes_max: u64) -> Result<Option<Bytes>, StoreError> {
         let found = self.get(key).await?;
         match &found {
@@ -199,8 +198,7 @@ pub trait Store: Send + Sync {
         Ok(told)
     }
 
-    /// Like [`Store::put_file`], without the hash if the store can do without: the hash is half the
-    /// computing time of an upload.
+    /// Like [`Store::put_file`], without the hash: half the computing time of an upload.
     async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
         Ok(self.put_file(key, path).await?.0)
     }

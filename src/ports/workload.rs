@@ -16,8 +16,8 @@ pub struct Launch {
     pub name: String,
     pub argv: Vec<String>,
     pub cwd: PathBuf,
-    /// Added to the environment of the agent (of systemd, if it runs as its own unit). The user's
-    /// own environment is therefore in no record.
+    /// Added to the environment of the agent, or of systemd. The user's own environment is in no
+    /// record.
     pub env: BTreeMap<String, String>,
     /// The state of this start: its records and its log, in numbered segments `log/00000001.log`,
     /// ... Created if absent.
@@ -42,8 +42,7 @@ pub struct Ended {
     /// do.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub behind: u32,
-    /// Its service manager told it to stop in this boot (`systemctl stop` or `restart`), so its
-    /// exit status was not its own choice.
+    /// Its service manager stopped it in this boot, so its exit status was not its own choice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub told: bool,
 }

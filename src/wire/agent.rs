@@ -131,8 +131,7 @@ fn log_to_stderr(default: &str) {
     log.log_internal_errors(false).init();
 }
 
-/// Standard error, with all write errors ignored. The agent continues when its terminal was closed
-/// (EIO), its pipe has no reader (EPIPE) or the log's disk is full (ENOSPC).
+/// Standard error without errors: the agent continues after EIO (terminal closed), EPIPE or ENOSPC.
 struct Log;
 
 impl std::io::Write for Log {
@@ -190,8 +189,8 @@ async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenE
     open::open(&record.job_root)
 }
 
-/// The agent of a launched machine. The metadata service gives its identity. `LAMP_JOB_ROOT` in its
-/// environment (`/etc/lamplighter/agent.env`, without secrets) gives the job directory.
+/// The agent of a launched machine. Metadata gives its identity. `LAMP_JOB_ROOT` in
+/// `/etc/lamplighter/agent.env` (without secrets) gives the job directory.
 async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String> {
     let text = |name: &str| process_env::variable(name).map(|value| value.to_string_lossy().into_owned());
     let root = text("LAMP_JOB_ROOT").ok_or("LAMP_JOB_ROOT is not set: a launched machine is told its job root there")?;
@@ -235,8 +234,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     if is_ours {
         login_environment::keep(&process_env::state_folder()).await;
     }
-    // The file is the command's environment: with secrets it is written before each start. Without
-    // the file, the command gets the agent's environment.
+    // The command's environment file, written before each start if there are secrets.
     let environment = Some(process_env::state_folder().join(login_environment::FILE));
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None, environment };
     attempt(ports, folders, Arc::from(process::workloads(program, Home::Own)), is_ours, own_network, on_box).await

@@ -55,8 +55,8 @@ async fn may_run(start: &Path, workloads: &dyn Workloads) -> bool {
 /// How long the state folder of a killed run is kept. The folders of machines are kept as long.
 const KEEP: Duration = Duration::from_secs(7 * 86_400);
 
-/// Removes the state folders of ended runs. Their records stay below `jobs`. `workloads` must be
-/// able to attach to such runs. Takes only the locks of ended runs.
+/// Removes the state folders of ended runs; their records stay below `jobs`. `workloads` must be
+/// able to attach to such runs.
 pub(crate) async fn forget_old(root: &Path, workloads: &dyn Workloads) {
     for state in process_env::folders_below(&root.join("runs")) {
         let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };

@@ -138,8 +138,7 @@ impl Workstation {
         Ok(Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), self.here()?).capped_by(Arc::clone(&self.caps)))
     }
 
-    /// Ships the agent to machines that do not have it. The machines download it from the
-    /// configured endpoint, or else from the endpoint that this workstation uses.
+    /// Ships the agent to machines, which download it from the configured endpoint, or from ours.
     fn shipper(&self) -> Shipper {
         let aws = &self.aws;
         let ours = aws.endpoint_url.clone().or_else(|| process_env::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok()));

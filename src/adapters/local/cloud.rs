@@ -4,8 +4,8 @@
 //!   launch ── folder, instance.json (create-if-absent, so idempotent) ── agent machine <dir>, detached
 //!   describe ── every folder of this job root ── a machine whose process is gone is cleaned up and shown terminated
 //! ```
-//! Same shape and same words as EC2, so that a rehearsal here rehearses there. Not here: a decision, and
-//! anything that touches a process which is not of a machine of ours.
+//! It answers in the words of EC2, so that a rehearsal here matches a real run. Not here: a
+//! decision, or anything that touches processes of the user.
 
 #![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock, a disk and processes")]
 
@@ -35,25 +35,27 @@ use crate::job::{JobId, MachineSpec, Plan, ResolvedSpec};
 use crate::market::{self, Market, Region, Span, Supply, Zone, elapsed};
 use crate::ports::{Cloud, CloudError};
 
-/// A machine that has not booted this long after its launch lost its launcher in between: it is started again.
-/// Shorter races with a slow start on a loaded workstation (harmless, one of the two gives way), longer delays the job.
+/// A machine that has not booted this long after its launch is started again: its launcher ended
+/// too early. Shorter starts a slow machine twice (harmless: one of the two exits). Longer delays
+/// the job.
 const BOOT_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long starting a machine is tried. A workstation without memory or processes to spare, or a program that is just
-/// being built anew, has recovered by then; longer hides from the user that it never will.
+/// How long the start of a machine is retried. A short lack of memory or processes, or a rebuild of
+/// the program, is over by then. Longer hides a permanent failure from the user.
 const START_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// How long the records and logs of an ended machine are kept for a look.
+/// How long records and logs of an ended machine are kept.
 pub(crate) const KEEP_ENDED: Duration = Duration::from_secs(7 * 86_400);
 
-/// How long killing what a lost machine left may take before `describe` says *unknown* and tries again later.
+/// Rounds of killing the processes of a lost machine. After them `describe` answers *unknown*, and
+/// a later call tries again.
 const KILL_ROUNDS: u32 = 200;
 
 pub struct LocalCloud {
     /// `<state>/local`.
     pub(crate) machines: PathBuf,
     pub(crate) job_root: String,
-    /// How the agent's program is called: the path, and words before its own.
+    /// How to call the agent: the program's path, and words before the agent's own.
     pub(crate) agent: Vec<String>,
     pub(crate) aws: Option<LocalAws>,
     seen: Mutex<Seen>,
@@ -61,27 +63,27 @@ pub struct LocalCloud {
 
 #[derive(Default)]
 struct Seen {
-    /// Machines that we started, to be collected when they end.
+    /// Machines that this process started, to be reaped when they end.
     children: Vec<Child>,
-    /// What will not change any more; `None`: of another job root.
+    /// Views that no longer change; `None`: a machine of another job root.
     final_views: HashMap<String, Option<InstanceView>>,
 }
 
 impl LocalCloud {
-    /// Machines live below `state`; only those of this job root are seen.
+    /// Machines are folders below `state`. Only the machines of this job root are visible.
     pub fn new(state: impl Into<PathBuf>, job_root: impl Into<String>, agent: Vec<String>) -> Self {
         LocalCloud { machines: state.into().join("local"), job_root: job_root.into(), agent, aws: None, seen: Mutex::default() }
     }
 
-    /// The agents of its machines reach a job root on S3 as we do.
+    /// Gives the agents of its machines our way to a job root on S3.
     #[must_use]
     pub fn reaching(self, aws: LocalAws) -> Self {
         let aws = (self.job_root.starts_with("s3://") && aws != LocalAws::default()).then_some(aws);
         LocalCloud { aws, ..self }
     }
 
-    /// The name of this workstation among those that share a job root: drawn once, kept in the state folder beside the
-    /// machines, and not the host's name, which a laptop changes with its network.
+    /// The name of this workstation among those that share a job root. It is drawn once and kept in
+    /// the state folder. The host's name would not do: a laptop changes it with its network.
     pub fn zone(&self) -> io::Result<Zone> {
         let path = self.machines.join("workstation");
         let read = || fs::read_to_string(&path).map(|text| Zone::new(text.trim()));
@@ -91,7 +93,7 @@ impl LocalCloud {
         }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.machines)?;
         let drawn = uuid::Uuid::new_v4().simple().to_string();
-        // Of two that draw at once, the first link stands.
+        // Two processes may draw at once: the first link wins.
         let staged = self.machines.join(format!(".workstation-{drawn}"));
         crate::adapters::workstation::private_files::write(&staged, format!("{}\n", Zone::of_workstation(&drawn[..8])))?;
         let _ = fs::hard_link(&staged, &path);
@@ -99,7 +101,7 @@ impl LocalCloud {
         read()
     }
 
-    /// The folder of a machine, for those who want to look into it.
+    /// The folder of a machine.
     pub fn folder(&self, instance: &str) -> LocalFolder {
         LocalFolder::new(self.machines.join(instance))
     }
@@ -115,8 +117,8 @@ impl LocalCloud {
         Ok(instance)
     }
 
-    /// A machine that can never be started has ended: nobody is to wait for it. One that cannot be started just now is
-    /// pending, and whoever looks at it tries again.
+    /// Starts the machine. A permanent failure ends it, so that no process waits for it. Otherwise
+    /// it stays pending, and the next look tries again.
     pub(crate) fn spawn_or_end(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
         self.spawn(folder, record).or_else(|cause| {
             let for_good = cause.kind() == io::ErrorKind::PermissionDenied || cause.raw_os_error() == Some(Errno::NOEXEC.raw_os_error());
@@ -129,7 +131,8 @@ impl LocalCloud {
         })
     }
 
-    /// Starts the machine in a session of its own, so that it outlives us and hears none of our terminal's signals.
+    /// Starts the machine in its own session: it outlives this process and gets no signals of our
+    /// terminal.
     fn spawn(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
         let (program, words) = record.agent.split_first().ok_or_else(|| io::Error::other("no program for the agent"))?;
         let log = log_file(&folder.path("machine.log"))?;
@@ -152,8 +155,9 @@ impl LocalCloud {
         for name in self.instances()? {
             if !final_views.contains_key(&name) {
                 let folder = self.folder(&name);
-                // Between the folder and its record there is a moment; and a stray folder is nobody's machine. One that
-                // cannot be read must not hide the others: its own job asks again, and is told that nobody knows.
+                // The record is written a moment after the folder, and a stray folder is no
+                // machine. An unreadable machine must not hide the others: its own job asks again
+                // and is told *unknown*.
                 let Ok((ours, view)) = self.look(&folder) else { continue };
                 if !ours || view.as_ref().is_some_and(|view| view.state.is_terminated()) {
                     final_views.insert(name.clone(), view);
@@ -168,7 +172,7 @@ impl LocalCloud {
         Ok(views)
     }
 
-    /// Whether a machine is of this job root, and how it is then.
+    /// Whether a machine belongs to this job root, and its view if so.
     fn look(&self, folder: &LocalFolder) -> io::Result<(bool, Option<InstanceView>)> {
         let record = folder.instance()?;
         let ours = record.job_root == self.job_root;
@@ -189,7 +193,7 @@ impl LocalCloud {
         Ok(names)
     }
 
-    /// One machine; `None` when its tags do not make it ours.
+    /// One machine; `None` when its tags are not lamplighter's.
     fn view(&self, folder: &LocalFolder, record: InstanceRecord) -> io::Result<Option<InstanceView>> {
         let Ok(mut tags) = Tags::from_map(&record.tags) else { return Ok(None) };
         tags.kill_at = tags.kill_at.max(folder.kill_at()?.map(|raised| raised.at));
@@ -209,7 +213,7 @@ impl LocalCloud {
             cloud: market::Cloud::Local,
             region: Region::new("local"),
             instance_type: "workstation".into(),
-            // Which market a local machine plays is its plan's business.
+            // The plan knows which market a local machine stands for.
             market: Market::OnDemand,
             state,
             tags,
@@ -220,12 +224,13 @@ impl LocalCloud {
         }))
     }
 
-    /// The end of a machine whose process was killed, or which did not survive the workstation; `None`: it lives.
+    /// The end of a machine whose process was killed, or whose workstation restarted; `None`: it
+    /// runs.
     fn lost(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<Option<EndedRecord>> {
         let rebooted = record.boot_id != boot_id();
         let Some(machine) = folder.machine()? else {
             if !rebooted && waited(record) > BOOT_WITHIN {
-                // A failure for good is on record, which is all that there is to say.
+                // A permanent failure is already recorded.
                 let _ = self.spawn_or_end(folder, record);
             }
             if !rebooted {
@@ -237,7 +242,7 @@ impl LocalCloud {
         if !rebooted && machine.process.alive() {
             return Ok(None);
         }
-        // It may have ended in the right way while we looked.
+        // It may have ended normally in the meantime.
         if let Some(ended) = folder.ended()? {
             return Ok(Some(ended));
         }
@@ -254,13 +259,13 @@ impl LocalCloud {
         self.finish(folder, EndedRecord { at, state_reason: state_reason.into(), stopped: false })
     }
 
-    /// Writes the end unless somebody else has, and gives what is written.
+    /// Writes the end if none is written yet, and returns what is written.
     fn finish(&self, folder: &LocalFolder, record: EndedRecord) -> io::Result<Option<EndedRecord>> {
         folder.create("ended.json", &record)?;
         folder.ended()
     }
 
-    /// Old ended machines go, so that the folder stays small; but only what somebody has settled, which may be late.
+    /// Removes machines that ended [`KEEP_ENDED`] ago, if their attempt is settled.
     fn forget_old(&self) -> io::Result<()> {
         for name in self.instances()? {
             let folder = self.folder(&name);
@@ -274,7 +279,7 @@ impl LocalCloud {
         Ok(())
     }
 
-    /// A machine that is there, ours, and has not ended.
+    /// The machine's folder, if it exists, belongs to this job root and has not ended.
     fn living(&self, instance: &str) -> io::Result<Option<LocalFolder>> {
         let folder = self.folder(instance);
         if !instance.starts_with(ID_PREFIX) || instance.contains('/') || !folder.path("instance.json").exists() {
@@ -287,18 +292,18 @@ impl LocalCloud {
 
 pub(crate) const ID_PREFIX: &str = "i-local-";
 
-/// The same plan always gives the same machine.
+/// The same plan always gives the same id.
 fn instance_id(client_token: &str) -> String {
     format!("{ID_PREFIX}{}", hex::encode(&Sha256::digest(client_token.as_bytes())[..6]))
 }
 
-/// Since the launch.
+/// Time since the launch.
 fn waited(record: &InstanceRecord) -> Duration {
     elapsed(record.launched, Timestamp::now())
 }
 
-/// Kills what a machine left behind when its own process was killed. Its number may be somebody else's by now, so only
-/// the environment tells.
+/// Kills the processes that a killed machine left behind. Its process number may be reused, so the
+/// environment identifies them.
 fn kill_left(instance: &str) -> io::Result<()> {
     for _ in 0..KILL_ROUNDS {
         if kill_below(None, instance) == 0 {
@@ -336,9 +341,10 @@ impl Cloud for LocalCloud {
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        // Housekeeping must not stand in the way of a launch.
+        // A failed cleanup must not stop a launch.
         let _ = self.forget_old().and_then(|()| self.forget_environments());
-        // Of a job that was submitted elsewhere, or by an older program, the first launch says what the later attempts find.
+        // If the job was submitted elsewhere, or by an older program, the first launch keeps the
+        // environment for later attempts.
         self.keep_environment(&plan.job, &BTreeMap::new());
         self.start(plan).map_err(|cause| failed("launch a machine", cause))
     }
@@ -358,7 +364,7 @@ impl Cloud for LocalCloud {
         match self.look(&self.folder(&instance_id(&plan.client_token))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(unknown(error.into())),
-            // It came, or could be read again, after the others were looked at.
+            // It appeared, or became readable, after `describe` looked at the others.
             Ok((true, Some(view))) => Err(unknown(format!("{} is there after all", view.id).into())),
             Ok(_) => Ok(None),
         }
@@ -393,7 +399,7 @@ impl Cloud for LocalCloud {
 
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
         let folder = self.folder(&machine.id);
-        // What is stopped is kept as it is: that is its disk.
+        // The folder of a stopped machine is its disk, so it stays.
         let gone = || Ok::<_, io::Error>(folder.ended()?.is_some_and(|ended| !ended.stopped));
         let clear = || if machine.id.starts_with(ID_PREFIX) && gone()? { folder.release() } else { Ok(()) };
         clear().map_err(|cause| failed("clear a machine's folder", cause))

@@ -1,7 +1,7 @@
-//! Which files of a folder were read, and when: what the file system itself notes.
+//! Which files of a folder were read, and when, from the access times of the file system.
 //!
-//! With `relatime`, the usual way to mount, the first read after a file was put there is noted; with `noatime` none is. What must never
-//! live here: whose read it was.
+//! With `relatime`, the usual mount option, the first read after a write is noted. With `noatime`
+//! no read is. Not here: which program read the file.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,16 +15,16 @@ use rustix::fs::StatVfsMountFlags;
 pub struct FileRead {
     /// Relative to the folder.
     pub path: String,
-    /// Another one: the file was replaced.
+    /// Another inode means that the file was replaced.
     pub inode: u64,
     pub read_at: Timestamp,
     pub written_at: Timestamp,
 }
 
-/// More are not looked at: one that was read is enough, and a look must stay quick.
+/// The limit keeps a look quick. One file that was read is enough.
 const FILES_MAX: usize = 2_000;
 
-/// The files below the folder. `None`: the folder is missing, or its file system does not note reads.
+/// The files below the folder. `None`: the folder is missing, or its file system notes no reads.
 pub fn reads(folder: &Path) -> Option<Vec<FileRead>> {
     let folder = folder.canonicalize().ok()?;
     let mount = rustix::fs::statvfs(&folder).ok()?;
@@ -61,7 +61,7 @@ mod tests {
         fs::create_dir(folder.path().join("step-1")).unwrap();
         let path = folder.path().join("step-1/model.pt");
         fs::write(&path, "x").unwrap();
-        // Long ago: a read in the same tick of the clock would look like none.
+        // Far in the past: a read in the same clock tick would not show.
         fs::File::open(&path).unwrap().set_times(fs::FileTimes::new().set_accessed(SystemTime::UNIX_EPOCH)).unwrap();
         let Some(before) = reads(folder.path()) else { return };
         assert_eq!(before[0].path, "step-1/model.pt");

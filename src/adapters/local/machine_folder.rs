@@ -1,23 +1,23 @@
-//! A machine of the local cloud is a folder: its records and who writes them.
+//! The folder of a machine of the local cloud: its records, and the writer of each.
 //!
 //! ```text
 //!   <state>/local/<instance>/
-//!     instance.json   LocalCloud     who it is; created once, which makes a launch idempotent
+//!     instance.json   LocalCloud     its identity; created once, which makes a launch idempotent
 //!     machine.json    the machine    its process; created once: a machine boots once
 //!     alive           the machine    touched every few seconds
 //!     kill-at.json    LocalCloud     a later hard cap
-//!     notice.json     LocalCloud     what the metadata serves; at its time the power is cut
+//!     notice.json     LocalCloud     notices for the metadata; the machine ends at their time
 //!     terminate.json  LocalCloud     the owner ends it
 //!     poweroff.json   the agent      it ends itself
 //!     ended.json      the machine, or LocalCloud when the machine was killed; once
-//!     released.json   LocalCloud     the attempt is settled: nobody needs the rest any more
+//!     released.json   LocalCloud     the attempt is settled: the rest can be removed
 //!     start.lock      LocalCloud     held while a stopped machine is started again
 //!     machine.log  agent.log
 //!     work            the agent      a link to the work of its job: one path for all attempts (`workload::local_workdir`)
 //! ```
-//! Anything else in it belongs to the agent and goes when the attempt is settled; but a machine that was stopped keeps all of
-//! it, as its disk, until it is started again: then the records of its last run make room for those of the next. What must
-//! never live here: a process.
+//! Everything else belongs to the agent and is removed when the attempt is settled. A stopped
+//! machine keeps all of it, as its disk. When it starts again, the records of its last run are
+//! removed. Not here: a process.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the machine's folder, which is what this adapter is for")]
 
@@ -49,17 +49,19 @@ pub struct InstanceRecord {
     pub client_token: String,
     /// The URL of the job directory's root.
     pub job_root: String,
-    /// Of the boot in which it was launched: the machine does not survive the workstation.
+    /// The boot of its launch: a restart of the workstation ends the machine.
     pub boot_id: String,
     pub usd_per_hour: UsdPerHour,
-    /// How the agent's program is called: the path, and words before its own.
+    /// How to call the agent: the program's path, and words before the agent's own.
     pub agent: Vec<String>,
-    /// Who the agent is to a job root on S3, by name; what stands behind the names, each process of ours asks for itself.
+    /// The names under which the agent reaches a job root on S3. Each process resolves the names
+    /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aws: Option<LocalAws>,
 }
 
-/// What the user's configuration says of the way to S3. Never a key, nor anything that one could be made of.
+/// The part of the user's configuration that says how to reach S3. It never holds a key or a
+/// secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalAws {
     #[serde(default)]
@@ -90,9 +92,9 @@ pub struct PowerOffRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRecord {
     pub at: Timestamp,
-    /// In EC2's words: `Server.SpotInstanceTermination`, and a sentence after a colon.
+    /// In EC2's words: a code such as `Server.SpotInstanceTermination`, a colon, a sentence.
     pub state_reason: String,
-    /// It was stopped, and can be started again; else it is gone for good.
+    /// It was stopped and can start again; otherwise it is gone for good.
     #[serde(default)]
     pub stopped: bool,
 }
@@ -103,10 +105,10 @@ pub struct At {
     pub at: Timestamp,
 }
 
-/// Beside the machines: what the command of a job inherits, as it was when the job was submitted.
+/// Folder beside the machines: the environment for each job's command, saved at submission.
 pub const ENVIRONMENTS: &str = "environments";
 
-/// The file of a job there.
+/// The environment file of a job.
 pub fn environment_of(machines: &Path, job: &JobId) -> PathBuf {
     machines.join(ENVIRONMENTS).join(job.as_str())
 }
@@ -117,19 +119,19 @@ pub struct LocalFolder {
     dir: PathBuf,
 }
 
-/// What a machine asks for that powers itself off and keeps its disk.
+/// The value of `how` for a machine that powers off and keeps its disk.
 pub const STOP: &str = "stop";
 
-/// Held by whoever starts a stopped machine again.
+/// Held while a stopped machine is started again.
 const START_LOCK: &str = "start.lock";
 
-/// Of one run of a machine; the next one begins without them.
+/// Records of one run. The next run starts without them.
 const OF_A_RUN: [&str; 6] = ["machine.json", "poweroff.json", "kill-at.json", "notice.json", "terminate.json", "alive"];
 
-/// Written when the attempt was settled.
+/// Written when the attempt is settled.
 pub const RELEASED: &str = "released.json";
 
-/// What stays when the rest is cleared away.
+/// Files that stay when the rest is removed.
 const KEPT: [&str; 8] = [RELEASED, "instance.json", "machine.json", "ended.json", "notice.json", "alive", "machine.log", "agent.log"];
 
 impl LocalFolder {
@@ -146,7 +148,7 @@ impl LocalFolder {
     }
 
     /// # Errors
-    /// When it is not there, or is not ours.
+    /// When it does not exist or cannot be read.
     pub fn instance(&self) -> io::Result<InstanceRecord> {
         self.read("instance.json")?.ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("no instance.json in {}", self.dir.display())))
     }
@@ -175,7 +177,7 @@ impl LocalFolder {
         Ok(self.read("notice.json")?.unwrap_or_default())
     }
 
-    /// When the machine last said that it lives.
+    /// The last time that the machine touched `alive`.
     pub fn last_alive(&self) -> Option<Timestamp> {
         let found = fs::metadata(self.path("alive")).ok()?;
         Timestamp::try_from(found.modified().ok()?).ok()
@@ -191,7 +193,7 @@ impl LocalFolder {
             .set_modified(std::time::SystemTime::now())
     }
 
-    /// What the command of this machine's job inherits, where that is kept.
+    /// The saved environment for the command of this machine's job, if there is one.
     pub fn environment(&self, record: &InstanceRecord) -> Option<PathBuf> {
         let job = Tags::from_map(&record.tags).ok()?.job;
         Some(environment_of(self.dir.parent()?, &job)).filter(|file| file.exists())
@@ -205,13 +207,14 @@ impl LocalFolder {
         }
     }
 
-    /// Writes or overwrites; readers see the old or the new.
+    /// Writes or overwrites. Readers see the old or the new content, never a part.
     pub fn write<T: Serialize>(&self, name: &str, record: &T) -> io::Result<()> {
         let staged = self.stage(record)?;
         fs::rename(&staged, self.path(name))
     }
 
-    /// Writes only if nothing is there, and says whether it did. On the disk when it returns.
+    /// Writes only if the file does not exist; returns whether it did. The data is on disk on
+    /// return.
     pub fn create<T: Serialize>(&self, name: &str, record: &T) -> io::Result<bool> {
         let staged = self.stage(record)?;
         let linked = fs::hard_link(&staged, self.path(name));
@@ -232,7 +235,7 @@ impl LocalFolder {
         Ok(path)
     }
 
-    /// The first and the last step in the progress file of the workload, which the agent keeps in its own folder.
+    /// The first and last step in the workload's progress file, which the agent keeps.
     pub fn steps(&self) -> Option<(f64, f64)> {
         let text = fs::read(self.path("agent/progress.jsonl")).ok()?;
         let mut steps = text.split(|byte| *byte == b'\n').filter_map(|line| ProgressLine::parse(std::str::from_utf8(line).ok()?).ok()?.step);
@@ -240,14 +243,14 @@ impl LocalFolder {
         Some((first, steps.next_back().unwrap_or(first)))
     }
 
-    /// The attempt is settled: clears, and notes it, so that the records may go one day.
+    /// Removes the agent's work and records that the attempt is settled.
     pub fn release(&self) -> io::Result<()> {
         self.clear()?;
         self.create(RELEASED, &At { at: Timestamp::now() }).map(drop)
     }
 
-    /// Begins another run of a stopped machine, as this instance; whether its process is to be started now. May be repeated: the
-    /// end of the last run goes last, and until then the machine is stopped.
+    /// Begins another run of a stopped machine; returns whether to start its process now. It can be
+    /// repeated: `ended.json` is removed last, and until then the machine is stopped.
     pub fn begin_again(&self, record: &InstanceRecord) -> io::Result<bool> {
         let lock = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.path(START_LOCK))?;
         flock(&lock, FlockOperation::LockExclusive)?;
@@ -256,7 +259,7 @@ impl LocalFolder {
         if !ended.stopped {
             return Err(io::Error::other("it has ended for good"));
         }
-        // An end of this very run is no older one.
+        // This end belongs to the current run, not to an older one.
         if begun && ended.at >= self.instance()?.launched {
             return Ok(false);
         }
@@ -274,13 +277,13 @@ impl LocalFolder {
         Ok(true)
     }
 
-    /// A stopped machine is given up, with its disk.
+    /// Gives up a stopped machine and its disk.
     pub fn give_up(&self, state_reason: &str) -> io::Result<()> {
         let Some(ended) = self.ended()?.filter(|ended| ended.stopped) else { return Ok(()) };
         self.write("ended.json", &EndedRecord { state_reason: state_reason.to_owned(), stopped: false, ..ended })
     }
 
-    /// Removes the agent's work; the records and the logs stay.
+    /// Removes the agent's work. Records and logs stay.
     pub fn clear(&self) -> io::Result<()> {
         local_workdir::give_up(self)?;
         for entry in fs::read_dir(&self.dir)? {

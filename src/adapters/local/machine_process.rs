@@ -1,8 +1,8 @@
-//! The process that plays a machine of the local cloud: its init and its hypervisor in one.
+//! The process that acts as a machine of the local cloud: its init and its hypervisor.
 //!
 //! ```text
 //!   agent machine <dir>                    own session, reaps every orphan below it
-//!     └─ agent boot --local <dir>          restarted after a crash; dies with the machine
+//!     └─ agent boot --local <dir>          restarted after a crash; killed with the machine
 //!          └─ holder ── workload           outlives a crash of the agent, not of the machine
 //!
 //!   poweroff.json   (agent)          ─┐
@@ -10,8 +10,9 @@
 //!   notice.json     (its time came)   │
 //!   terminate.json  (owner)          ─┘
 //! ```
-//! It looks at its folder ten times a second: four system calls that find nothing, about a third of a CPU second an hour,
-//! and nothing that can be missed, unlike an inotify queue. Never touches the workstation itself.
+//! It polls its folder ten times a second: four system calls, about a third of a CPU second an
+//! hour. A poll cannot miss an event; an inotify queue can. It never touches the workstation
+//! itself.
 //!
 //! Not here: a decision about the job.
 
@@ -36,25 +37,27 @@ use crate::adapters::workload::holder::records::boot_id;
 use crate::instance::{Notice, NoticeKind, Tags};
 use crate::market::elapsed;
 
-/// How often it looks. Longer delays the end of every attempt by as much; shorter costs CPU all day.
+/// Longer delays the end of every attempt by as much. Shorter costs CPU all day.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often it says that it lives; after a crash of the workstation its bill ends at the last time it did.
+/// How often the machine touches `alive`. After a crash of the workstation its bill ends at the
+/// last touch.
 pub(crate) const ALIVE_EVERY: Duration = Duration::from_secs(5);
 
-/// Before the agent is started again. Shorter would spin on an agent that cannot start; longer leaves the workload unwatched.
+/// Pause before a restart of the agent. Shorter spins on an agent that cannot start. Longer leaves
+/// the workload unwatched.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// A process that survives SIGKILL this long hangs in the kernel, and waiting longer will not help.
+/// A process that survives SIGKILL this long hangs in the kernel; more waiting does not help.
 const KILL_WITHIN: Duration = Duration::from_secs(30);
 
-/// The log of the machine or the agent starts anew beyond this: a crash loop must not fill the disk.
+/// A log longer than this starts anew: a crash loop must not fill the disk.
 const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The variable by which every process of a machine can be found.
+/// The environment variable that marks every process of a machine.
 pub const INSTANCE_VARIABLE: &str = "LAMP_INSTANCE";
 
-/// Plays the machine of this folder until it ends.
+/// Runs the machine of this folder until it ends.
 pub fn main(dir: &Path) -> ExitCode {
     match Machine::boot(LocalFolder::new(dir)) {
         Ok(Some(machine)) => machine.run(),
@@ -69,21 +72,21 @@ pub fn main(dir: &Path) -> ExitCode {
 struct Machine {
     folder: LocalFolder,
     record: InstanceRecord,
-    /// The wall clock at the boot, and the steady clock at that moment.
+    /// The wall clock at the boot, and the monotonic clock at that moment.
     booted: (Timestamp, Duration),
     agent: Option<Child>,
     restart_at: Duration,
     alive_at: Duration,
-    /// Deadlines are kept on a clock that does not step.
+    /// Deadlines use the monotonic clock, which does not step.
     kill_at: Deadline,
-    /// The latest that the cap was ever raised to: caps only rise, and one look that fails takes nothing back.
+    /// The highest cap seen. Caps only rise, so a failed read must not lower it.
     raised: Option<Timestamp>,
     reclaim_at: Deadline,
-    /// Held for life: two processes never play one machine.
+    /// Held until the process ends: two processes never run one machine.
     _lock: File,
 }
 
-/// A wall-clock deadline, fixed on the steady clock when it was first seen.
+/// A wall-clock deadline, converted to the monotonic clock when first seen.
 #[derive(Default)]
 struct Deadline {
     wall: Option<Timestamp>,
@@ -105,7 +108,7 @@ impl Deadline {
 }
 
 impl Machine {
-    /// `None`: somebody else plays this machine, or this run of it has ended already.
+    /// `None`: another process runs this machine, or this run of it has ended.
     fn boot(folder: LocalFolder) -> io::Result<Option<Machine>> {
         let record = folder.instance()?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.path("machine.lock"))?;
@@ -135,8 +138,8 @@ impl Machine {
         Ok(Some(machine))
     }
 
-    /// The time at the boot, carried on by the clock that never steps: a wall clock that is set by a day must not be
-    /// billed as one, and must not bring the hard cap nearer.
+    /// The wall clock at the boot plus the monotonic time since. A step of the wall clock must not
+    /// change the bill or the hard cap.
     fn now(&self) -> Timestamp {
         let (wall, then) = self.booted;
         wall.saturating_add(since_boot().saturating_sub(then)).unwrap_or(wall)
@@ -162,8 +165,8 @@ impl Machine {
         }
     }
 
-    /// Why the machine ends now, in EC2's words, and whether it can be started again. A record that cannot be read asks for
-    /// nothing.
+    /// Why the machine ends now, in EC2's words, and whether it can start again. An unreadable
+    /// record ends no machine.
     fn end_reason(&mut self) -> Option<(String, bool)> {
         if let Ok(Some(_)) = self.folder.terminate() {
             return Some(("Client.UserInitiatedShutdown: terminated by its owner".into(), false));
@@ -201,14 +204,14 @@ impl Machine {
         command.args(words).args(["boot", "--local"]).arg(self.folder.dir());
         command.env(INSTANCE_VARIABLE, &self.record.instance).current_dir(self.folder.dir());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // SAFETY: prctl(2) is one system call; between fork and exec it touches nothing of ours.
+        // SAFETY: prctl(2) is one system call; it touches no memory of ours between fork and exec.
         unsafe {
             command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
         }
         command.spawn()
     }
 
-    /// Collects whatever has ended below us: the agent, and every orphan, because we are the subreaper.
+    /// Reaps all ended processes below: the agent and, as subreaper, every orphan.
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if self.agent.as_ref().is_some_and(|agent| i64::from(agent.id()) == i64::from(pid.as_raw_nonzero().get())) {
@@ -221,10 +224,10 @@ impl Machine {
 
     fn end(&mut self, reason: &str, stopped: bool) -> ExitCode {
         self.log(&format!("ends: {reason}"));
-        // Billing ends with the decision, as it does when EC2 leaves `running`.
+        // The bill ends with the decision, as when EC2 leaves `running`.
         let record = EndedRecord { at: self.now(), state_reason: reason.to_owned(), stopped };
         self.kill_everything();
-        // With a full disk the record waits; everything that cost anything is dead already.
+        // With a full disk the record waits. All processes that cost anything are already killed.
         while let Err(error) = self.folder.create("ended.json", &record) {
             self.log(&format!("cannot write ended.json: {error}"));
             std::thread::sleep(RESTART_PAUSE);
@@ -250,13 +253,14 @@ impl Machine {
     }
 }
 
-/// One line of the machine's own log. `eprintln!` panics where the disk of the log is full, and the machine would end.
+/// Writes one line to the machine's log. `eprintln!` would panic on a full disk and end the
+/// machine.
 fn say(text: &str) {
     let _lost = std::io::Write::write_fmt(&mut io::stderr(), format_args!("{} {text}\n", Timestamp::now()));
 }
 
-/// SIGKILL to all descendants of a process and to all that carry the instance in their environment, except the process
-/// itself and us; gives how many there were.
+/// Sends SIGKILL to all descendants of a process and to all that carry the instance in their
+/// environment. Spares the process itself and this one. Returns how many there were.
 pub(crate) fn kill_below(root: Option<u32>, instance: &str) -> usize {
     let mut pids = root.map(tree).unwrap_or_default();
     pids.extend(with_environment(INSTANCE_VARIABLE, instance).into_iter().map(|process| process.pid));
@@ -264,11 +268,11 @@ pub(crate) fn kill_below(root: Option<u32>, instance: &str) -> usize {
     pids.dedup();
     let spared = |pid: &u32| Some(*pid) == root || *pid == std::process::id();
     let alive = pids.into_iter().filter(|pid| !spared(pid)).filter_map(ProcessRef::of).filter(|process| process.alive());
-    // A process that cannot be signalled is gone, or is looked at again in the next round.
+    // A failed signal means that the process is gone, or the next round sees it again.
     alive.map(|process| drop(process.signal(Signal::KILL))).count()
 }
 
-/// Opens a log for appending; a log that has grown too long starts anew.
+/// Opens a log for appending. A log that is too long starts anew.
 pub(crate) fn log_file(path: &Path) -> io::Result<File> {
     let long = std::fs::metadata(path).is_ok_and(|found| found.len() > LOG_BYTES_MAX);
     if long {

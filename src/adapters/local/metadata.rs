@@ -1,4 +1,4 @@
-//! What a machine of the local cloud knows of itself, from its folder.
+//! The metadata of a machine of the local cloud, read from its folder.
 
 use async_trait::async_trait;
 
@@ -22,7 +22,7 @@ impl Metadata for LocalMetadata {
         let record = self.folder.instance().map_err(|cause| unavailable("instance", cause))?;
         let raised = self.folder.kill_at().map_err(|cause| unavailable("kill-at", cause))?;
         let mut tags = record.tags;
-        // As on EC2, where raising the cap changes the tag.
+        // On EC2 too, a raised cap changes the tag.
         if let Some(raised) = raised
             && let Ok(mut ours) = Tags::from_map(&tags)
         {

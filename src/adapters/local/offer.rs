@@ -1,4 +1,4 @@
-//! This workstation as the one offer of the local cloud, and what is kept of a machine of it that was stopped on purpose.
+//! The one offer of the local cloud, and the residue of its stopped machines.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::instance::{InstanceState, InstanceView};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{self, Arch, Market, Offer, Region, Usd, UsdPerHour, Zone};
 
-/// There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.
+/// All machines have one price. A job that asks for spot gets a machine that can be interrupted.
 pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
     let market = if machine.market == MarketChoice::Spot { Market::Spot } else { Market::OnDemand };
     Offer {
@@ -27,7 +27,7 @@ pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
     }
 }
 
-/// The work of a stopped machine, which is its disk; `None`: it is not stopped.
+/// The work folder of a stopped machine, its disk; `None`: the machine is not stopped.
 pub(crate) fn kept(view: &InstanceView, machines: &Path) -> Option<Residue> {
     (view.state == InstanceState::Stopped).then(|| Residue {
         cloud: market::Cloud::Local,
@@ -42,7 +42,7 @@ pub(crate) fn kept(view: &InstanceView, machines: &Path) -> Option<Residue> {
     })
 }
 
-/// GPUs that the driver shows, without asking it.
+/// Counts the GPU devices in `/dev`, without a call to the driver.
 fn gpu_count() -> u32 {
     let named = |name: &str| name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! The switch of a machine of the local cloud: it ends the attempt and touches nothing else of the workstation.
+//! Power for a machine of the local cloud: it ends the attempt and leaves the workstation alone.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::machine_folder::{LocalFolder, PowerOffRecord, STOP};
 use crate::ports::{Power, PowerError, PowerOff};
 
-/// The machine looks ten times a second, kills what is left and ends us with it. When that has not happened after this
-/// long, it is not going to; shorter, and a workstation under load looks broken.
+/// The machine sees the request within 0.1 s and kills the agent too. If this takes longer, it has
+/// failed. A shorter limit reports a loaded workstation as broken.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
 pub struct LocalPower {

@@ -1,6 +1,6 @@
-//! A stopped machine of the local cloud: started again in its folder, which is its disk, or given up.
+//! Starts a stopped machine of the local cloud again, or gives it up.
 //!
-//! Not here: what the records of a machine are (`local::machine_folder`).
+//! Not here: the records of a machine (`local::machine_folder`).
 
 #![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock")]
 
@@ -29,7 +29,7 @@ impl LocalCloud {
         }
     }
 
-    /// A stopped machine of ours boots again, for the attempt of this plan.
+    /// Boots a stopped machine again, for the attempt of this plan.
     pub(crate) fn start_again(&self, instance: &str, plan: &Plan) -> Result<(), CloudError> {
         let act = "start a stopped machine";
         let folder = self.folder(instance);
@@ -48,7 +48,7 @@ impl LocalCloud {
         }
     }
 
-    /// A machine that is stopped, and ours, ends for good.
+    /// Ends a stopped machine of this job root for good.
     pub(crate) fn give_up(&self, instance: &str) -> io::Result<()> {
         let folder = self.folder(instance);
         let named = instance.starts_with(ID_PREFIX) && !instance.contains('/') && folder.path("instance.json").exists();

@@ -1,7 +1,7 @@
-//! Recorded courses of spot capacity: `{"gap_seconds", "ticks", "first", "runs"}`, where `runs` are the lengths of spells in
-//! ticks, in turn there and gone, and `first` is 1 when the first one is there, 0 when it is gone (the form of published
-//! probes). `ticks`, their sum, may be left out. What is anything else is refused: a course that was read wrongly looks like
-//! any other.
+//! Recordings of spot capacity: `{"gap_seconds", "ticks", "first", "runs"}`, the form of published
+//! probes. `runs` are lengths in ticks, alternately with and without capacity. `first` is 1 when
+//! the first run has capacity, else 0. `ticks`, their sum, is optional. Anything else is refused,
+//! because a misread recording looks valid.
 
 #![expect(clippy::disallowed_methods, reason = "an adapter: it reads the files that the user names")]
 
@@ -37,7 +37,7 @@ pub enum TraceError {
     Long { path: PathBuf, found: u64 },
 }
 
-/// Whether capacity was there, tick by tick.
+/// Whether capacity was available, per tick.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapacityTrace {
     pub tick: Duration,
@@ -52,14 +52,14 @@ struct Recorded {
     runs: Vec<u32>,
 }
 
-/// Longer than any recording: a month of minutes, a hundred times.
+/// More than any recording: a hundred times a month of minutes.
 const TICKS_MAX: u64 = 5_000_000;
 
-/// Looks a day apart say nothing about spells of minutes; a job is decided on more often.
+/// Probes more than a day apart say nothing about gaps of minutes.
 const GAP_SECONDS_MAX: f64 = 86_400.0;
 
 /// # Errors
-/// When the file cannot be read or is something else.
+/// When the file cannot be read or has another form.
 pub fn read_capacity(path: &Path) -> Result<CapacityTrace, TraceError> {
     let text = std::fs::read_to_string(path).map_err(|source| TraceError::File { path: path.to_owned(), source })?;
     let recorded: Recorded = serde_json::from_str(&text).map_err(|source| TraceError::Form { path: path.to_owned(), source })?;

@@ -1,5 +1,5 @@
-//! Recorded courses of spot prices, as `lamp prices -o json` prints them: `{"histories": [{"region", "zone", "instance_type",
-//! "points": [{"at", "price"}]}]}`. Other fields are ignored.
+//! Recorded spot prices, as `lamp prices -o json` prints them: `{"histories": [{"region", "zone",
+//! "instance_type", "points": [{"at", "price"}]}]}`. Other fields are ignored.
 
 #![expect(clippy::disallowed_methods, reason = "an adapter: it reads the files that the user names")]
 
@@ -38,24 +38,25 @@ struct Recorded {
     source: Option<Source>,
 }
 
-/// Who told the prices, and when.
+/// Where the prices come from, and when.
 #[derive(Deserialize)]
 struct Source {
     #[serde(default)]
     as_of: Option<String>,
 }
 
-/// The one course of a file, and when it was made, if that says so: until then its last price held.
+/// The one price history of a file, and its date if the file has one: the last price holds until
+/// then.
 ///
 /// # Errors
-/// When the file cannot be read, is something else, or holds none or several.
+/// When the file cannot be read, has another form, or holds none or several.
 pub fn read_prices(path: &Path) -> Result<(PriceHistory, Option<Timestamp>), PriceCourseError> {
     let text = std::fs::read_to_string(path).map_err(|source| PriceCourseError::File { path: path.to_owned(), source })?;
     let recorded: Recorded = serde_json::from_str(&text).map_err(|source| PriceCourseError::Form { path: path.to_owned(), source })?;
     let path = path.to_owned();
     let made = recorded.source.and_then(|source| source.as_of).and_then(|made| made.parse().ok());
     let courses = recorded.histories.into_iter().filter(|history| !history.points().is_empty());
-    // Points of a file may stand in any order.
+    // Points in a file may be in any order.
     let mut courses: Vec<PriceHistory> =
         courses.map(|it| PriceHistory::new(it.region.clone(), it.zone.clone(), &it.instance_type, it.points().to_vec())).collect();
     let pools: Vec<String> = courses.iter().map(|course| format!("{} in {}", course.instance_type, course.zone)).collect();

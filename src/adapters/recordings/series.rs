@@ -1,7 +1,8 @@
-//! Recorded series: our own samples (JSON lines, also compressed) and the CSV tables of others.
+//! Recorded series: our own samples (JSON lines, plain or zstd) and CSV tables of other tools.
 //!
-//! A series becomes [`Rates`], the same that the policies see live. An empty cell in a column that is filled elsewhere is
-//! *unknown*; a column that is not there, or never filled, is *absent*. Not here: what a series means.
+//! A series becomes [`Rates`], which live policies use too. An empty cell is *unknown* if its
+//! column is filled elsewhere. A missing or empty column is *absent*. Not here: the meaning of a
+//! series.
 
 #![expect(clippy::disallowed_methods, reason = "an adapter: it reads the files that the user names")]
 
@@ -26,24 +27,24 @@ pub enum SeriesError {
     Empty { path: PathBuf },
 }
 
-/// What is wrong with a line; the path is added where it is known.
+/// The fault in a line. The caller adds the path.
 #[derive(Debug)]
 pub(crate) struct LineError {
     pub(crate) line: usize,
     pub(crate) message: String,
 }
 
-/// A day of samples at ten a second is far below this; more is not a recording of ours.
+/// Far more than a day of samples at ten a second; a larger file is no recording of ours.
 const BYTES_MAX: u64 = 2 << 30;
 
 /// The first bytes of every zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Reads a recording in one or several files, in their order. `host` is a second table beside a CSV; `gpus` are the
-/// indices that count, all when `None`.
+/// Reads a recording from one or several files, in order. `host` is a second table beside a CSV.
+/// `gpus` are the indices that count; `None`: all.
 ///
 /// # Errors
-/// When a file cannot be read, a line is broken (with its number), or nothing is in it.
+/// When a file cannot be read or is empty, or a line is malformed (with its number).
 pub fn read_series(files: &[PathBuf], host: Option<&Path>, gpus: Option<&[u32]>) -> Result<Vec<Rates>, SeriesError> {
     let host_text = host.map(text_of).transpose()?;
     let host_rows = match (host, &host_text) {

@@ -4,18 +4,19 @@
 //!   t_seconds,gpu_index,gpu_util_pct,gpu_mem_used_mib,cpu_util_pct       a row per GPU and moment
 //!   t_seconds,proc_cpu_pct,disk_*_mb_cum,net_*_mb_cum,gpu_power_w_total  beside it, its own moments
 //! ```
-//! `cpu_util_pct` is the whole machine; `proc_cpu_pct` is the main process as a share of **all** cores whose number is
-//! not in the file, so it is a lower bound in percent of one core. Not here: files.
+//! `cpu_util_pct` is the whole machine. `proc_cpu_pct` is the main process as a share of **all**
+//! cores. The file lacks their number, so the value is a lower bound in percent of one core. Not
+//! here: files.
 
 use super::series::LineError;
 use crate::instance::{Rates, Reading};
 
-/// Rows of the second table serve a moment up to this long after them, two of the slowest usual intervals (30 s), or
-/// three of the table's own.
+/// How old a row of the second table may be: two of the slowest usual intervals (30 s), or three of
+/// its own.
 const HOST_AGE_SECS: f64 = 60.0;
 const HOST_AGE_INTERVALS: f64 = 3.0;
 
-/// A row of the second table, counters already turned into rates.
+/// A row of the second table, with counters turned into rates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostRow {
     t_secs: f64,
@@ -26,7 +27,7 @@ pub(crate) struct HostRow {
     net_bytes_per_sec: Option<f64>,
 }
 
-/// A moment: what the rows of all GPUs say of it.
+/// The rows of all GPUs at one moment.
 #[derive(Default)]
 struct Moment {
     t_secs: f64,
@@ -122,7 +123,7 @@ fn moments(text: &str, gpus: Option<&[u32]>) -> Result<Vec<Moment>, LineError> {
     Ok(moments)
 }
 
-/// The second table, ready to be asked for the row of a moment.
+/// The second table, for lookups by moment.
 struct Beside<'a> {
     rows: &'a [HostRow],
     age_secs_max: f64,
@@ -143,7 +144,7 @@ impl<'a> Beside<'a> {
     }
 
     fn fill(&self, rates: &mut Rates) {
-        // One second of slack: the two tables are written by one recorder, a moment apart.
+        // One second of slack: one recorder writes both tables, a moment apart.
         let after = self.rows.partition_point(|row| row.t_secs <= rates.t_secs + 1.0);
         let row = after.checked_sub(1).map(|index| &self.rows[index]).filter(|row| rates.t_secs - row.t_secs <= self.age_secs_max);
         let pick = |index: usize| reading(self.filled[index], row.and_then(FIELDS[index]));
@@ -157,7 +158,7 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// An empty cell is unknown where the column is filled elsewhere, absent where it never is.
+/// An empty cell is unknown if the column is filled elsewhere, else absent.
 fn reading(ever: bool, value: Option<f64>) -> Reading<f64> {
     match value {
         Some(value) => Reading::Known(value),
@@ -166,7 +167,7 @@ fn reading(ever: bool, value: Option<f64>) -> Reading<f64> {
     }
 }
 
-/// All GPUs of a moment in one number; one missing cell makes it unknown.
+/// All GPUs of a moment in one number. A missing cell makes it unknown.
 fn joined(ever: bool, values: &[Option<f64>], join: impl Fn(&[f64]) -> f64) -> Reading<f64> {
     let known: Option<Vec<f64>> = values.iter().copied().collect();
     reading(ever, known.filter(|known| !known.is_empty()).map(|known| join(&known)))

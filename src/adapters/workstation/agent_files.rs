@@ -1,4 +1,4 @@
-//! `ports::Agents`: where this workstation has the program that machines run.
+//! `ports::Agents`: finds the agent program for the machines on this workstation.
 //!
 //! ```text
 //!   the file that was named (LAMP_AGENT_BINARY)
@@ -20,10 +20,11 @@ use super::elf_requirements;
 use crate::market::Arch;
 use crate::ports::{AgentFile, Agents, AgentsError};
 
-/// The mark of the agent, `MARK` in `src/bin/lamp-agent.rs`, backwards: `lamp` holds this text, and is no agent.
+/// `MARK` in `src/bin/lamp-agent.rs`, reversed: `lamp` contains this text and must not look like an
+/// agent.
 const MARK_BACKWARDS: &[u8] = b"]rethgilpmaL fo tnega-pmal margorp eht[";
 
-/// Looks each kind up once: a program of five megabytes is not hashed for every launch.
+/// Looks up each architecture once: hashing five megabytes for every launch is slow.
 pub struct AgentFiles {
     named: Option<PathBuf>,
     /// The folder of this program.
@@ -32,7 +33,7 @@ pub struct AgentFiles {
 }
 
 impl AgentFiles {
-    /// `named` is the file that the user names; nothing else is looked at then.
+    /// `named` is the file that the user named. If it is set, no other place is searched.
     pub fn new(named: Option<PathBuf>) -> Self {
         let beside = super::process_env::exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
         AgentFiles { named, beside, found: Mutex::default() }
@@ -51,7 +52,7 @@ impl AgentFiles {
         let Some(folder) = &self.beside else { return Err(none("this program cannot find its own folder".into())) };
         let name = format!("lamp-agent-{arch}");
         let portable = folder.join(&name);
-        // From `target/release/lamp`.
+        // As seen from `target/release/lamp`.
         let built = folder.join("../portable").join(&name);
         if let Some(found) = [&portable, &built].into_iter().find(|path| path.exists()) {
             return program(found, arch).map_err(none);
@@ -78,7 +79,7 @@ impl Agents for AgentFiles {
     }
 }
 
-/// The file, if it is a program for such machines; else why not.
+/// The file, if it is an agent for this architecture; otherwise why not.
 fn program(path: &Path, arch: Arch) -> Result<AgentFile, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("`{}` cannot be read ({error})", path.display()))?;
     let needs = elf_requirements::needs(&bytes).ok_or_else(|| format!("`{}` is no program for Linux machines", path.display()))?;
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(AgentFiles::new(Some(named.clone())).find(OURS).unwrap().path, named);
     }
 
-    /// Each machine would boot, run it in vain until `limits.boot`, and be followed by another.
+    /// Otherwise each machine boots, runs it in vain until `limits.boot`, and is replaced.
     #[test]
     fn a_program_that_is_no_agent_is_not_shipped() {
         for wrong in ["/bin/ls", "/proc/self/exe"] {

@@ -1,10 +1,11 @@
-//! The shipped catalogue as a seller that nothing can be bought of: for a plan where the cloud itself does not answer.
+//! The shipped catalogue as a cloud that sells nothing: for a plan when the real cloud does not
+//! answer.
 //!
 //! ```text
 //!   Catalog ── what fits, on demand ── + disk and address ──> Supply, with its day in a note
 //! ```
-//! It asks nobody, and whatever would change the world it refuses. Not here: a price that the catalogue does not
-//! have, a way to launch.
+//! It makes no network calls and refuses every change. Not here: a price that is not in the
+//! catalogue, or a way to launch.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -14,7 +15,7 @@ use crate::job::{MachineSpec, Plan};
 use crate::market::{Catalog, Region, Span, Supply, UsdPerHour, beside_an_hour};
 use crate::ports::{Cloud, CloudError};
 
-/// Sells on paper what was on sale in these regions when the catalogue was made.
+/// Offers what was on sale in these regions when the catalogue was made.
 pub struct ShippedCloud {
     pub regions: Vec<Region>,
 }
@@ -46,7 +47,7 @@ impl Cloud for ShippedCloud {
                     here.offers.iter_mut().for_each(|offer| offer.extras = extras);
                     here.notes.extend(Some(note).filter(|_| !here.offers.is_empty()));
                 }
-                // What bills beside it is a part of the price.
+                // Disk and address are part of the price.
                 None => {
                     here.offers.clear();
                     here.refused.push(format!("the price of a disk in {region} is not in the shipped catalogue"));
@@ -83,7 +84,7 @@ impl Cloud for ShippedCloud {
     }
 }
 
-/// An hour of disk and address, and since when their prices hold.
+/// The price per hour of disk and address, and a note with their dates.
 fn extras(catalog: &Catalog, region: &Region, disk_gib: u32) -> Option<(UsdPerHour, String)> {
     let (disk, address) = (catalog.disk_gib_month(region)?, catalog.public_ipv4_hour(region)?);
     let note = format!(
@@ -112,7 +113,8 @@ mod tests {
     async fn what_is_sold_on_paper_has_its_disk_and_address_and_is_on_demand() {
         let found = supply(machine("A10G", &["g5.xlarge"]), &["us-east-1"]).await;
         assert!(!found.offers.is_empty() && found.offers.iter().all(|offer| offer.market == Market::OnDemand), "{found:?}");
-        // 100 GiB at eight cents a month, and half a cent an hour: as it is asked of EC2.
+        // 100 GiB at eight cents a GiB and month, plus half a cent an hour, as EC2's own offers
+        // have it.
         assert_eq!(found.offers[0].extras, UsdPerHour::new("0.015959".parse().unwrap()));
         assert_eq!(found.notes.len(), 1, "{:?}", found.notes);
     }

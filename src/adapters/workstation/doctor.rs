@@ -1,4 +1,4 @@
-//! What `lamp doctor` asks of this workstation.
+//! The checks of `lamp doctor` on this workstation.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use crate::adapters::host::nvml::library::LIBRARY;
 
-/// What the user's service manager says of the daemon.
+/// The state of the daemon in the user's service manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserUnit {
     /// `active`, `inactive`, `failed` ...

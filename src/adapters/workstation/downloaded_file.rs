@@ -1,7 +1,7 @@
-//! Files that outputs come home to: what is there already, and whether it is the same.
+//! Files at the target of a download: what exists already, and whether it is the same.
 //!
-//! A fetched file carries the time of its object, so that the next fetch can tell without reading that it is there. What
-//! must never live here: whether to write over something (`cli::control::download`).
+//! A downloaded file gets the time of its object, so that the next download need not read it. Not
+//! here: whether to overwrite a file (`cli::control::download`).
 
 #![expect(clippy::disallowed_methods, reason = "reads and dates the user's own copies, which is what this adapter is for")]
 
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::hashed_file;
 
-/// A file of the user's.
+/// A file of the user.
 #[derive(Clone, Debug)]
 pub struct KeptFile {
     path: PathBuf,
@@ -22,14 +22,14 @@ pub struct KeptFile {
 }
 
 impl KeptFile {
-    /// What stands at this path; `None`: nothing.
+    /// The file at this path; `None`: there is none.
     ///
     /// # Errors
-    /// Something that is not a file stands there, or it cannot be looked at.
+    /// When something other than a file is there, or it cannot be read.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         let found = match fs::metadata(path) {
             Ok(found) => found,
-            // A link that leads nowhere is somebody's, too.
+            // A broken link counts too: the user made it.
             Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -40,15 +40,15 @@ impl KeptFile {
         Ok(Some(KeptFile { path: path.to_owned(), bytes: found.len(), modified }))
     }
 
-    /// Whether it is the copy that was dated so. Some file systems keep microseconds.
+    /// Whether it has the object's time. Some file systems keep only microseconds.
     pub fn is_dated(&self, at: Timestamp) -> bool {
         self.modified.as_microsecond() == at.as_microsecond()
     }
 
-    /// Its SHA-256, read on another thread.
+    /// Its SHA-256, computed on another thread.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// When it cannot be read.
     pub async fn sha256(&self) -> io::Result<String> {
         let path = self.path.clone();
         tokio::task::spawn_blocking(move || sha256(&path)).await.map_err(io::Error::other)?
@@ -59,31 +59,31 @@ fn sha256(path: &Path) -> io::Result<String> {
     hashed_file::copy(&mut File::open(path)?, &mut io::sink(), |_| Ok(())).map(|(_, sha256)| sha256)
 }
 
-/// Gives a file this time of its last change.
+/// Sets the modification time of a file.
 ///
 /// # Errors
-/// The file system does not allow it.
+/// When the file system does not allow it.
 pub fn date(path: &Path, at: Timestamp) -> io::Result<()> {
     File::options().append(true).open(path)?.set_modified(at.into())
 }
 
-/// Bytes that are free where this folder is, or will be; `None` where nobody knows.
+/// Free bytes at this folder, which need not exist yet; `None`: unknown.
 pub fn free_bytes(folder: &Path) -> Option<u64> {
     let there = folder.ancestors().find(|path| path.is_dir())?;
     let found = rustix::fs::statvfs(there).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Makes the folder, and sees that files can be made in it.
+/// Makes the folder and checks that it is writable.
 ///
 /// # Errors
-/// It cannot be made, or nothing can be written into it.
+/// When it cannot be made or written to.
 pub fn make_writable(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(io::Error::from)
 }
 
-/// A place beside a file for a copy that is only compared; what is there is removed with it.
+/// A temporary file beside a file, for a comparison. It is removed on drop.
 #[derive(Debug)]
 pub struct Beside(PathBuf);
 
@@ -101,7 +101,7 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // Most often it was never there, or has been moved to its place.
+        // Usually it never existed, or was moved into place.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The processes that drive jobs: at most one daemon a job root, and drivers of one job that outlive the terminal.
+//! Processes that drive jobs: at most one daemon per job root, and detached drivers of single jobs.
 
 #![expect(clippy::disallowed_methods, reason = "starts processes and keeps lock files")]
 
@@ -14,13 +14,13 @@ use sha2::{Digest, Sha256};
 
 use super::detach::detach;
 
-/// Held by the daemon of a job root while it lives.
+/// Held by the daemon of a job root while it runs.
 #[derive(Debug)]
 pub struct DaemonLock {
     _file: File,
 }
 
-/// Becomes the daemon of a job root; `None`: there is one.
+/// Becomes the daemon of a job root; `None`: another one runs.
 ///
 /// # Errors
 /// When the state folder cannot be written.
@@ -32,28 +32,29 @@ pub fn lock_daemon(state: &Path, job_root: &str) -> io::Result<Option<DaemonLock
 
 /// Whether a daemon drives this job root on this workstation.
 pub fn daemon_runs(state: &Path, job_root: &str) -> bool {
-    // A shared lock is refused only while the daemon holds its own; it is given back when the file closes.
+    // A shared lock fails only while the daemon holds its own. It is released when the file closes.
     File::open(lock_path(state, job_root)).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// Held by whoever drives a job here, by several at once too. It ends with the process that holds it, however that ends.
+/// Held by each process that drives a job here; several can share it. It is released when the
+/// process ends.
 #[derive(Debug)]
 pub struct DrivingLock {
     file: File,
     path: PathBuf,
-    /// The name that it has written there, if it is or was the newest, and a lock that says that it lives.
+    /// The name that this process wrote there, and a lock that proves that it runs.
     newest: Option<(String, File)>,
 }
 
 impl DrivingLock {
-    /// Says that this process is the newest that drives the job for this owner behind no terminal: it has the credentials and the
-    /// endpoint of the call that was made last.
+    /// Records this process as the newest detached driver of the job for this owner. It has the
+    /// credentials and endpoint of the latest call.
     ///
     /// # Errors
     /// When the state folder cannot be written.
     pub fn take_over(&mut self, owner: &str) -> io::Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // No two processes draw the same, also of two machines with one home.
+        // Unique, even across two machines that share a home folder.
         let name = [hash(owner), hash(&format!("{} {now:?} {:p}", std::process::id(), &self.file))].concat();
         let alive = open_lock(&self.path.with_extension(&name))?;
         flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
@@ -62,8 +63,8 @@ impl DrivingLock {
         Ok(())
     }
 
-    /// Whether a newer one of the same owner lives. Another owner's leaves the machines of this one alone; and nobody is newer
-    /// where that cannot be read, or cannot be said to live from here.
+    /// Whether a newer process of the same owner runs. Another owner's process leaves our machines
+    /// alone. If this cannot be read from here, the answer is no.
     pub fn is_taken(&self) -> bool {
         let Some((name, _)) = &self.newest else { return false };
         let Some(said) = newest(&self.file) else { return false };
@@ -71,14 +72,14 @@ impl DrivingLock {
     }
 }
 
-/// The name of whoever took over last.
+/// The name of the process that took over last.
 fn newest(file: &File) -> Option<String> {
     let mut said = [0; 2 * HASH_CHARS];
     file.read_exact_at(&mut said, 0).ok()?;
     String::from_utf8(said.to_vec()).ok().filter(|said| said.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Whether a process took the job over here for this owner less than so long ago, and lives.
+/// Whether a process took over this job for this owner within this time, and still runs.
 pub fn is_driven_anew(state: &Path, job_root: &str, job: &str, owner: &str, within: Duration) -> bool {
     let path = driving_path(state, job_root, job);
     let Some(name) = File::open(&path).ok().and_then(|file| newest(&file)) else { return false };
@@ -91,13 +92,14 @@ pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Says that this process drives a job. `None`: the state folder cannot be written, and nothing but the saying is lost.
+/// Marks that this process drives a job. `None`: the state folder cannot be written, and only the
+/// mark is lost.
 pub fn lock_driving(state: &Path, job_root: &str, job: &str) -> Option<DrivingLock> {
     let path = driving_path(state, job_root, job);
     let folder = path.parent()?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
     forget_old_unless(folder, is_held);
-    // Between the opening and the lock somebody may have thought it old, and removed it.
+    // Between open and lock another process may have removed the file as old.
     for _ in 0..3 {
         let file = open_lock(&path).ok()?;
         flock(&file, FlockOperation::LockShared).ok()?;
@@ -109,12 +111,12 @@ pub fn lock_driving(state: &Path, job_root: &str, job: &str) -> Option<DrivingLo
     None
 }
 
-/// Whether a process here drives this job. A daemon drives all of them and holds its own lock.
+/// Whether a process here drives this job. A daemon drives all jobs and holds its own lock.
 pub fn is_driven(state: &Path, job_root: &str, job: &str) -> bool {
     is_held(&driving_path(state, job_root, job))
 }
 
-/// The jobs of this job root that have a process of their own here.
+/// The jobs of this job root with their own process here.
 pub fn driven(state: &Path, job_root: &str) -> Vec<String> {
     let end = format!("-{}.lock", hash(job_root));
     let entries = fs::read_dir(state.join("driving")).into_iter().flatten().flatten().filter(|entry| is_held(&entry.path()));
@@ -123,9 +125,10 @@ pub fn driven(state: &Path, job_root: &str) -> Vec<String> {
     jobs
 }
 
-/// A lock for one alone is refused only while somebody holds theirs; it is given back when the file closes.
+/// An exclusive lock fails only while another process holds the lock. It is released when the file
+/// closes.
 fn is_held(path: &Path) -> bool {
-    // For reading and writing: a home on NFS refuses the other locks. Any other refusal than "held" says nothing.
+    // For reading and writing: a home on NFS refuses the other locks. Only `WOULDBLOCK` means held.
     let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return false };
     matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK))
 }
@@ -134,7 +137,7 @@ fn driving_path(state: &Path, job_root: &str, job: &str) -> PathBuf {
     state.join("driving").join(format!("{job}-{}.lock", hash(job_root)))
 }
 
-/// Of a name in the state folder.
+/// Characters of a hash in a file name in the state folder.
 const HASH_CHARS: usize = 12;
 
 pub(crate) fn hash(text: &str) -> String {
@@ -145,8 +148,9 @@ fn lock_path(state: &Path, job_root: &str) -> PathBuf {
     state.join(format!("daemon-{}.lock", hash(job_root)))
 }
 
-/// Starts this program again in a session of its own, so that it outlives us and our terminal; its words go to a log. What we
-/// hold is held by it from its first moment: the lock is its standard input, in which there is nothing to read.
+/// Starts this program again in its own session, with its output in a log. The child inherits the
+/// driving lock as its standard input, so it holds the lock from its start. That file has nothing
+/// to read.
 ///
 /// # Errors
 /// When the process cannot be started.
@@ -163,7 +167,8 @@ pub fn start_detached(words: &[String], log: &Path, driving: Option<DrivingLock>
     Ok(command.spawn()?.id())
 }
 
-/// A file of this process for a short while, in a folder of such files: another may make the same job at the same moment.
+/// A temporary file with this process's number in its name: another process may make the same job
+/// at the same moment.
 ///
 /// # Errors
 /// When the folder cannot be created.
@@ -173,10 +178,11 @@ pub fn scratch_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
     Ok(folder.join(format!("{}-{name}", std::process::id())))
 }
 
-/// How long the words of a driver, or a scratch file that a killed process left, are kept.
+/// How long the logs of drivers, and scratch files of killed processes, are kept.
 const KEEP: Duration = Duration::from_secs(7 * 86_400);
 
-/// Old files go, so that the state folder stays small. What cannot be removed is tried again the next time.
+/// Removes old files, so that the state folder stays small. A failed removal is retried the next
+/// time.
 pub(crate) fn forget_old(folder: &Path) {
     forget_old_unless(folder, |_| false);
 }
@@ -243,7 +249,7 @@ mod tests {
         assert!(driven());
         drop(two);
         assert!(!driven() && listed("file:///a").is_empty());
-        // What nobody holds goes when it is old; what is held stays, however old.
+        // An old file that no process holds is removed. A held file stays.
         let path = |job: &str| driving_path(state.path(), "file:///a", job);
         let old = SystemTime::now() - KEEP - Duration::from_secs(60);
         let held = lock_driving(state.path(), "file:///a", "long-222222").unwrap();

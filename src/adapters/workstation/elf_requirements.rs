@@ -1,22 +1,22 @@
-//! What an ELF file says of the machines that it runs on: their processor, and the oldest C library with its symbols.
+//! The requirements of an ELF file: its processor, and the oldest C library with its symbols.
 //!
-//! Reads the two tables that the dynamic linker reads (`.gnu.version_r` and the names that belong to it), and nothing else.
-//! Not here: a file, an opinion.
+//! It reads only the tables that the dynamic linker reads (`.gnu.version_r` and its names). Not
+//! here: a file, or a judgement.
 
 use crate::market::Arch;
 use crate::ports::Glibc;
 
-/// A section that lists the symbol versions which the file needs of its libraries.
+/// The section that lists the symbol versions which the file needs.
 const SHT_GNU_VERNEED: u32 = 0x6fff_fffe;
 
-/// What a program needs.
+/// The requirements of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     pub arch: Arch,
     pub glibc: Option<Glibc>,
 }
 
-/// `None`: not a program for a machine that we know.
+/// `None`: not a program for a known machine.
 pub fn needs(file: &[u8]) -> Option<Needs> {
     // 64 bits, little-endian.
     if file.get(..6)? != b"\x7fELF\x02\x01" {
@@ -51,7 +51,7 @@ fn glibc(file: &[u8]) -> Option<Glibc> {
     newest
 }
 
-/// `GLIBC_2.34`, and no private or other library's version.
+/// Parses `GLIBC_2.34`; refuses private versions and other libraries.
 fn parsed(name: &str) -> Option<Glibc> {
     let mut parts = name.strip_prefix("GLIBC_")?.split('.').map(str::parse);
     match (parts.next()?, parts.next()?) {
@@ -96,7 +96,7 @@ mod tests {
             assert!(needs(&file[..cut]).is_none_or(|needs| needs.glibc.is_none()), "{cut}");
         }
         assert_eq!(needs(b"#!/bin/sh\n"), None);
-        // Tables that point anywhere: an answer or none, and never a panic.
+        // Damaged tables must not cause a panic.
         for at in 0..64 {
             let mut torn = file[..4096].to_vec();
             torn[at] = 0xff;

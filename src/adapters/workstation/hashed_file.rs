@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use crate::adapters::workload::foreign_links::refuse_foreign_links;
 
-/// Between a read and a write of a large file. Smaller costs system calls, larger only memory.
+/// Buffer for large files. Smaller costs system calls, larger only memory.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// A file of this machine that we may not read, or something else in its place. The store has no part in it.
+/// A local file that this process cannot read, or a device or pipe in its place. The store is not the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("the file cannot be read")]
 pub(crate) struct Unreadable(#[source] io::Error);
@@ -28,10 +28,10 @@ impl Unreadable {
     }
 }
 
-/// Opens a file that is to be sent. A pipe or a device in its place would never end.
+/// Opens a file for upload. It refuses pipes and devices: reading one may never end.
 ///
 /// # Errors
-/// [`Unreadable`] inside where no later try can read it.
+/// When it cannot be read; with [`Unreadable`] inside if a retry cannot help.
 pub(crate) fn open_source(path: &Path) -> io::Result<File> {
     let denied = |error: io::Error| match error.kind() {
         ErrorKind::PermissionDenied => io::Error::new(ErrorKind::PermissionDenied, Unreadable(error)),
@@ -45,10 +45,11 @@ pub(crate) fn open_source(path: &Path) -> io::Result<File> {
     Err(io::Error::new(ErrorKind::InvalidInput, Unreadable(io::Error::other("it is not a regular file"))))
 }
 
-/// Copies all of a source; gives its size and its SHA-256. `after` each piece decides whether to go on.
+/// Copies all of a source; returns its size and SHA-256. `after` runs after each chunk and can stop
+/// the copy.
 ///
 /// # Errors
-/// The source cannot be read, the target cannot be written, or `after` says so.
+/// When the source cannot be read, the target cannot be written, or `after` fails.
 pub(crate) fn copy(source: &mut impl Read, target: &mut impl Write, after: impl Fn(u64) -> io::Result<()>) -> io::Result<(u64, String)> {
     let (mut buffer, mut hash, mut total) = (vec![0; CHUNK_BYTES], Sha256::new(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! Turns by a lock file of the state folder: it is given back with its process, however that ends.
+//! Launch turns by a lock file in the state folder. The lock is released when its process ends.
 
 #![expect(clippy::disallowed_methods, reason = "keeps a lock file")]
 
@@ -13,10 +13,10 @@ use rustix::fs::{FlockOperation, flock};
 use super::driver_process::{hash, open_lock};
 use crate::ports::{Turn, Turns};
 
-/// A turn takes a look at the job root and a record. Shorter only spins.
+/// A turn takes one look at the job root and one record. Shorter only spins.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
-/// Of all processes of this user here that launch jobs of one job root.
+/// The turns of all processes of this user here that launch jobs of one job root.
 #[derive(Clone, Debug)]
 pub struct LaunchTurns {
     path: PathBuf,
@@ -43,7 +43,7 @@ impl Turns for LaunchTurns {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Err(rustix::io::Errno::WOULDBLOCK) if tokio::time::Instant::now() < until => tokio::time::sleep(TRY_EVERY).await,
                 Err(rustix::io::Errno::WOULDBLOCK) => return None,
-                // A home that knows no locks.
+                // This home has no file locks.
                 Ok(()) | Err(_) => return Some(Box::new(file)),
             }
         }

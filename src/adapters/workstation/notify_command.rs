@@ -1,4 +1,5 @@
-//! The user's own command that tells somebody: `notify-send`, a mail, a chat. The event comes as JSON on its standard input.
+//! The user's notification command: `notify-send`, a mail, a chat. It gets the event as JSON on its
+//! standard input.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::process::Command;
 use crate::job::terminal_safe::{controls_escaped, harmless, one_line};
 use crate::ports::{Notification, Notifier, NotifierError};
 
-/// A mail server may take its time; a command that takes longer hangs, and is ended.
+/// A mail server may be slow. A command that takes longer hangs, and is ended.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs a command for each event; `text` and `job` also in `LAMP_TEXT` and `LAMP_JOB`.
@@ -29,22 +30,24 @@ impl Notifier for NotifyCommand {
 impl NotifyCommand {
     async fn tell_within(&self, notification: &Notification, patience: Duration) -> Result<(), NotifierError> {
         let Some((program, arguments)) = self.argv.split_first() else { return Ok(()) };
-        // Without its arguments: the address of a chat's hook is as good as a password, and this text is logged.
+        // Without the arguments, because this text is logged: a chat hook's address is a secret.
         let failed = |what: String| NotifierError { what: format!("the notify command `{program}` {what}") };
         let mut command = Command::new(program);
-        // A chat or a terminal may show it as it is: what a workload or a file name says is no order to either.
+        // A chat or terminal may show it raw. Text of a workload or a file name must not control
+        // them.
         let text = one_line(&harmless(&notification.text, false)).into_owned();
         command.args(arguments).env("LAMP_TEXT", &text).env("LAMP_JOB", notification.job.as_str());
         command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
         let event = serde_json::to_string(&Notification { text, ..notification.clone() });
         let event = event.expect("an event holds only strings, finite numbers and maps with string keys");
-        // One time for both: a command that does not read its event would be waited for without an end.
+        // One timeout for both: a command may never read its event.
         let ran = async {
             if let Some(mut input) = child.stdin.take()
                 && let Err(error) = input.write_all(controls_escaped(&event).as_bytes()).await
             {
-                // `notify-send` reads nothing and may be gone already; its exit status says whether that was well.
+                // `notify-send` reads nothing and may have ended; its exit status says whether it
+                // worked.
                 tracing::debug!("the notify command read no event: {error}");
             }
             child.wait().await
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
     use crate::job::JobId;
 
-    /// Its time is over although it never reads the event, which is more than a pipe takes in.
+    /// It times out although it never reads the event, which is larger than a pipe's buffer.
     #[tokio::test]
     async fn a_command_that_reads_nothing_is_ended_after_its_time() {
         let notification = Notification {

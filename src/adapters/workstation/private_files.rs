@@ -1,43 +1,44 @@
-//! Files and folders of their owner alone, whatever the umask. For what the programs keep; what a job writes is its own.
+//! Files and folders that only their owner can read, whatever the umask. They are for our programs;
+//! a job's files are its own.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Makes a folder and those above it; one that is there stays as it is.
+/// Makes a folder and its parents. An existing folder keeps its mode.
 ///
 /// # Errors
-/// As the file system says.
+/// When the file system refuses.
 pub fn folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// To be opened for what it says further; a file that it makes is private.
+/// Options for opening; a new file is private.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600);
     options
 }
 
-/// An empty file, in the place of one that is there.
+/// Makes an empty file, or empties an existing one.
 ///
 /// # Errors
-/// As the file system says.
+/// When the file system refuses.
 pub fn create(path: &Path) -> io::Result<File> {
     options().write(true).create(true).truncate(true).open(path)
 }
 
 /// # Errors
-/// As the file system says.
+/// When the file system refuses.
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     create(path)?.write_all(bytes.as_ref())
 }
 
-/// Whether a folder that is not there yet could be made: the first part of its path that is missing is made, and removed again.
+/// Whether a missing folder could be made: makes its first missing parent, and removes it again.
 ///
 /// # Errors
-/// As the file system says.
+/// When the file system refuses.
 pub fn can_be_made(path: &Path) -> io::Result<()> {
     match path.ancestors().take_while(|path| std::fs::symlink_metadata(path).is_err()).last().filter(|path| !path.as_os_str().is_empty()) {
         None => Ok(()),
@@ -45,7 +46,7 @@ pub fn can_be_made(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The owner of a folder or a file: a login name, else a number.
+/// The owner of a folder or file: a login name, else a number.
 #[expect(clippy::disallowed_methods, reason = "reads the names of logins")]
 pub fn owner(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
@@ -59,7 +60,7 @@ pub fn owner(path: &Path) -> Option<String> {
     Some(named.unwrap_or_else(|| format!("user {uid}")))
 }
 
-/// When a file of ours was last written.
+/// When a file was last written.
 pub fn modified(path: &Path) -> Option<jiff::Timestamp> {
     std::fs::metadata(path).ok()?.modified().ok()?.try_into().ok()
 }

@@ -1,4 +1,4 @@
-//! This process and its user: where it was started from, which folders are theirs, what the environment says.
+//! This process and its user: program file, folders, environment variables.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the environment of the agent")]
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::adapters::host::files::LocalFiles;
 use crate::ports::Files as _;
 
-/// This program's own file, to start it again in another role.
+/// This program's file, to start it again in another role.
 pub fn exe() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
@@ -19,12 +19,12 @@ pub fn current_folder() -> io::Result<PathBuf> {
     std::env::current_dir()
 }
 
-/// Where state goes that should survive a restart: the machine's for root, else the user's (XDG).
+/// Folder for state that survives a restart: the user's (XDG); without a home, the machine's.
 pub fn state_folder() -> PathBuf {
     folder("XDG_STATE_HOME", ".local/state", "/var/lib")
 }
 
-/// Where things go that can be made again.
+/// Folder for data that can be made again.
 pub fn cache_folder() -> PathBuf {
     folder("XDG_CACHE_HOME", ".cache", "/var/cache")
 }
@@ -36,13 +36,13 @@ fn folder(variable: &str, below_home: &str, without_home: &str) -> PathBuf {
     base.join("lamplighter")
 }
 
-/// A variable of ours, if it is set and not empty.
+/// An environment variable, if it is set and not empty.
 pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// A random name that nobody can guess, kept in a file: drawn at the first call, the same at every later one, also after a power
-/// cut: the lease is taken with it, and whoever has another one is another machine.
+/// A random name, drawn at the first call and kept in a file, also across a power cut. The lease
+/// holds this name, so another name means another machine.
 pub fn nonce(file: &Path) -> io::Result<String> {
     if let Ok(kept) = std::fs::read_to_string(file)
         && !kept.trim().is_empty()
@@ -55,7 +55,7 @@ pub fn nonce(file: &Path) -> io::Result<String> {
     Ok(drawn)
 }
 
-/// What is kept here is its owner's alone, whatever the umask.
+/// Makes the folder private, whatever the umask.
 fn private_folder_of(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), |folder| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder))
 }
@@ -67,7 +67,7 @@ pub fn random() -> [u8; 6] {
     [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]
 }
 
-/// Holds a file for as long as the handle lives; `None` when another process holds it.
+/// Locks a file for as long as the handle exists; `None`: another process holds it.
 pub fn lock(file: &Path) -> io::Result<Option<std::fs::File>> {
     private_folder_of(file)?;
     let handle = std::fs::OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(file)?;
@@ -78,23 +78,23 @@ pub fn lock(file: &Path) -> io::Result<Option<std::fs::File>> {
     }
 }
 
-/// Says in a file that is locked who holds it, for whoever finds it locked.
+/// Writes into a locked file which process holds it.
 pub fn sign(mut held: &std::fs::File, what: &str) -> io::Result<()> {
     held.set_len(0)?;
     write!(held, "{} {what}", std::process::id())
 }
 
-/// Whether this is a container: what the kernel counts for the whole machine is its host's then, and not ours alone.
+/// Whether this is a container: there the kernel's counters are for the whole host.
 pub fn is_container() -> bool {
     ["/run/systemd/container", "/run/.containerenv", "/.dockerenv"].iter().any(|mark| Path::new(mark).exists())
 }
 
-/// How long ago a file was written; `None`: it is not there, or it is of the future.
+/// How long ago a file was written; `None`: it does not exist, or its time is in the future.
 pub fn age(file: &Path) -> Option<std::time::Duration> {
     std::fs::metadata(file).and_then(|found| found.modified()).ok()?.elapsed().ok()
 }
 
-/// The folders directly below one, newest name last; none when it is not there.
+/// The folders directly below one, sorted by name; empty if it does not exist.
 pub fn folders_below(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -115,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let (file, torn) = (folder.path().join("state/nonce"), folder.path().join("torn"));
         std::fs::create_dir(folder.path().join("state")).expect("a folder can be made");
-        // What a power cut may leave.
+        // A power cut may leave an empty file.
         std::fs::write(&file, "").expect("it can be written");
         std::fs::hard_link(&file, &torn).expect("it can be linked");
         let drawn = nonce(&file).expect("it can be drawn");

@@ -1,12 +1,12 @@
-//! SIGINT and SIGTERM to this process, counted: the first asks, the second insists. SIGHUP is heard and means nothing: a
-//! terminal that was closed or an SSH session that dropped is why people run the agent.
+//! Counts SIGINT and SIGTERM to this process: the first asks, the second insists. SIGHUP is
+//! ignored: the agent must survive a closed terminal or a dropped SSH session.
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Counts from now on, for as long as the runtime lives.
+/// Counts from now on, until the runtime ends.
 pub fn count() -> io::Result<watch::Receiver<u32>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hangup = signal(SignalKind::hangup())?;
@@ -24,7 +24,8 @@ pub fn count() -> io::Result<watch::Receiver<u32>> {
     Ok(receiver)
 }
 
-/// None ever come: for an agent under a service manager, whose SIGTERM ends the agent and never the workload.
+/// Never counts: for an agent under a service manager, whose SIGTERM ends the agent and never the
+/// workload.
 pub fn none() -> watch::Receiver<u32> {
     watch::channel(0).1
 }

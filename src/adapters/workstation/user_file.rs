@@ -1,4 +1,4 @@
-//! The user's own configuration, replaced as a whole: a reader sees the old text or the new one.
+//! The user's configuration file, replaced atomically: a reader sees the old text or the new one.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the file that the user asked to have changed")]
 
@@ -7,10 +7,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// The text; empty where there is no file.
+/// The text; empty if there is no file.
 ///
 /// # Errors
-/// It is there and cannot be read.
+/// When it exists and cannot be read.
 pub fn read(path: &Path) -> io::Result<String> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -18,10 +18,10 @@ pub fn read(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Replaces it, with the rights that it had; what a link leads to is what is replaced.
+/// Replaces the file and keeps its permissions. A link stays; its target is replaced.
 ///
 /// # Errors
-/// The folder cannot be made or written.
+/// When the folder cannot be made or written to.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Some(folder) = path.parent() {
@@ -37,7 +37,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
         file.sync_all()?;
         fs::rename(&beside, &path)
     };
-    // What is half written must not stay.
+    // A half-written file must not stay.
     write().inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 

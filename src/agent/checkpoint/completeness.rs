@@ -79,7 +79,6 @@ impl FolderWatch {
         self.doubt.as_ref().filter(|doubt| doubt.holds()).map(Doubt::files).unwrap_or_default()
     }
 
-    /// Records the present state of the folder. Returns whether it changed since the last look.
     #[cfg(test)]
     pub(crate) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
         self.observe_open(picture, now, signs, None)
@@ -121,8 +120,8 @@ impl FolderWatch {
         if signs.marks > self.marks {
             self.marks = signs.marks;
             self.motion.step = signs.marked_step.or(self.motion.step);
-            // Half a save of a killed process is not covered by the next process's first mark. That
-            // mark may only say which checkpoint it resumes from.
+            // A killed process's half save is not covered by the next process's first mark, which
+            // may only say where it resumes.
             if !self.doubt.as_ref().is_some_and(Doubt::holds) {
                 let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.units.places);
                 let units = &self.units;
@@ -167,8 +166,8 @@ impl FolderWatch {
         picture.iter().filter_map(|file| *self.steps.get(&file.path)?).max_by(f64::total_cmp)
     }
 
-    /// The complete files that are not yet kept. `with_logs`: include idle logs; a try that logs
-    /// tore is repeated without them. `is_asked`: a caller waits for it.
+    /// The complete files that are not yet kept. `with_logs`: include idle logs. `is_asked`: a
+    /// caller waits.
     pub(crate) fn complete(&self, now: Duration, with_logs: bool, is_asked: bool) -> Option<Ripe> {
         if let Some(doubt) = self.doubt.as_ref().filter(|_| self.is_in_doubt()) {
             return doubt.whole(self.seen.as_ref()?, &self.kept, &self.units.places).cloned();
@@ -218,8 +217,8 @@ impl FolderWatch {
         let goes_back = goes_back(seen, &self.kept);
         let is_marked = marks && !goes_back && self.declared.as_ref().is_some_and(|mark| mark.is_of_marked_step(until, false));
         let step = if is_marked { motion.step } else { self.step_of(&picture) };
-        // Deleting the oldest kept save alone is not a new save. At the workload's end it is
-        // recorded, unless the picture lacks more.
+        // Deleting the oldest save is not a new save. At the workload's end it is recorded, unless
+        // more is missing.
         let is_told = || goes_back || is_all || self.ended() && holds_what_stands(&picture, (&self.kept, seen));
         let is_another = has_news(&picture, &self.kept) || !same_but_logs(&picture, &self.kept) && is_told();
         (is_another && !picture.is_empty()).then(|| Ripe { step, is_marked, left_out, ..Ripe::new(picture, motion) })
@@ -343,8 +342,6 @@ mod tests {
             let mut watch = FolderWatch::new(tree(&[]), Before::default());
             let mut files: Vec<(String, i64)> = Vec::new();
             watch.observe(tree(&[]), at(0), Signs::default());
-            // A save of two files, a second apart, every three seconds: the folder never rests for
-            // two.
             for (number, secs) in (1_i64..).zip((3..20).step_by(3)) {
                 for (piece, later) in [("model", 0), ("optimizer", 1)] {
                     files.push((format!("{piece}-{number}.pt"), number));
@@ -374,8 +371,8 @@ mod tests {
         assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(60));
     }
 
-    /// scikit-learn with joblib, as its guide shows: one file, rewritten in place each second, and
-    /// steps that are only printed.
+    /// scikit-learn with joblib: one file, rewritten in place each second, and steps that are only
+    /// printed.
     #[test]
     fn one_file_that_is_written_anew_each_second_is_kept_by_the_step_that_it_holds() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());

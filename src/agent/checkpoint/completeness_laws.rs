@@ -209,7 +209,6 @@ fn a_save_before_the_one_that_was_marked_is_not_called_by_its_step_nor_kept_agai
         watch.keep(kept);
         let ripe = |watch: &FolderWatch, secs| watch.complete(at(secs), true, false).map(|ripe| (ripe.picture, ripe.step));
         let eight = is_news.then(|| (saves(&[8]), Some(8.0)));
-        // The mark of the ninth is not read yet, and the seventh is deleted.
         watch.observe(saves(&[8, 9]), at(93), Signs { step: Some(9.0), ..told(1, 83, 8.0) });
         assert_eq!(ripe(&watch, 93), eight);
         watch.observe(saves(&[8, 9]), at(93), told(2, 91, 9.0));

@@ -77,8 +77,7 @@ impl Declared {
         let is_late = |file: &TreeFile| !is_whole && (is_after(file) || !is_before(file) && !belongs(file));
         let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) = new.into_iter().partition(|file| is_late(file));
         let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
-        // Files without a number belong together: if one was overwritten, the mark covers none of
-        // them.
+        // Files without a number belong together: if one was overwritten, the mark covers none.
         let is_over_written = late.iter().any(|file| set_of(&file.path).0 == Part::Common && was.contains_key(file.path.as_str()));
         let is_sure = |file: &&TreeFile| {
             let set = set_of(&file.path);
@@ -88,8 +87,8 @@ impl Declared {
         let sure = if late.is_empty() { Arc::clone(picture) } else { Arc::new(picture.iter().filter(is_sure).cloned().collect()) };
         let skew = i64::try_from(SKEW.as_nanos()).unwrap_or(i64::MAX);
         let is_explained = |file: &&TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos.saturating_sub(by) <= skew);
-        // Each mark covers new, complete files. If some came in time, a late file with another
-        // number belongs to another save.
+        // Each mark covers new, complete files. If some came in time, another number is another
+        // save.
         let marked: BTreeSet<_> = early.iter().map(|file| set_of(&file.path)).collect();
         // A covered file that came in time shows that the clocks agree: late files belong to the
         // next save.
@@ -119,8 +118,7 @@ impl Declared {
         }
     }
 
-    /// `exited`: the workload exited by itself, with any code. A user who asked for a save also
-    /// waits the two seconds.
+    /// `exited`: the workload exited by itself, with any code.
     pub(crate) fn believed(&self, until: Duration, exited: bool) -> &Picture {
         let rests = until.saturating_sub(self.at) >= self.rest || exited && self.is_tied;
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
@@ -162,8 +160,8 @@ mod tests {
 
     const EIGHT: [(&str, i64, u64); 2] = [("model-8.pt", 80, 8), ("optim-8.pt", 82, 9)];
 
-    /// Seed 1119 of the simulation: the save after the mark had begun when the mark was read. Half
-    /// of it was kept as complete.
+    /// Seed 1119 of the simulation: the next save had begun when the mark was read, and half of it
+    /// was kept.
     #[test]
     fn what_was_begun_after_the_mark_is_not_covered_by_it() {
         for [model, optim, next] in [["model-8.pt", "optim-8.pt", "model-9.pt"], ["step-8/model", "step-8/optim", "step-9/model"]] {
@@ -194,8 +192,6 @@ mod tests {
         assert_eq!(complete(&watch, 61), Some(whole));
     }
 
-    /// Small files: the next save's model was complete a third of a second after the mark, but its
-    /// optimizer is still missing.
     #[test]
     fn what_comes_soon_after_a_whole_save_is_another_however_soon() {
         let (second, tenth) = (1_000_000_000, 100_000_000);
@@ -231,8 +227,8 @@ mod tests {
         assert_eq!(complete(&begun, 100), Some(tree(&EIGHT)), "that is of another number");
     }
 
-    /// A script saves, marks, and fails within two seconds. The save and the mark have the same
-    /// time, since the file system counts in ticks of 4 ms.
+    /// A script saves, marks, and fails. Save and mark have one time: the file system counts in
+    /// ticks of 4 ms.
     #[test]
     fn what_has_the_very_time_of_a_mark_is_kept_where_its_script_then_fails() {
         for (code, signal, kept) in [(Some(3), None, true), (Some(0), None, true), (Some(137), None, false), (None, Some(9), false)] {
@@ -260,7 +256,6 @@ mod tests {
         assert_eq!(complete(&watch, 120), Some(save(6)));
     }
 
-    /// A file server's clock is ahead: every file seems to come after its mark.
     #[test]
     fn a_folder_with_another_clock_is_believed_once_it_rests() {
         let mut watch = FolderWatch::new(tree(&[]), Before::default());
@@ -289,8 +284,6 @@ mod tests {
         assert_eq!(complete(&watch, 40), Some(saved));
     }
 
-    /// Overwriting a pointer after the mark does not lose the marked checkpoint, even if the script
-    /// then crashes.
     #[test]
     fn a_pointer_that_is_written_after_the_mark_costs_no_checkpoint() {
         let (seven, eight) = (("step-7.ckpt", 70, 7), ("step-8.ckpt", 80, 8));
@@ -330,8 +323,7 @@ mod tests {
         assert_eq!((ripe.picture.clone(), ripe.step, ripe.save_time(None)), (tree(&EIGHT), Some(8.0), at(0)));
     }
 
-    /// The script pauses for twenty seconds between model and optimizer. Its mark is read when the
-    /// next model is already there.
+    /// The script pauses for twenty seconds between model and optimizer.
     #[test]
     fn a_pause_within_the_next_save_is_no_sign_that_the_folder_has_another_clock() {
         let second = 1_000_000_000;
@@ -344,7 +336,6 @@ mod tests {
         }
     }
 
-    /// Every twenty seconds, without a mark: the second save shows that the script makes no marks.
     #[test]
     fn a_script_that_saves_again_without_a_mark_makes_none() {
         let told = |step: u32| Signs { step: Some(f64::from(step)), ..Signs::default() };
@@ -366,8 +357,6 @@ mod tests {
         }
     }
 
-    /// The arguments file, and half a minute of imports: they do not tell whether the script will
-    /// mark.
     #[test]
     fn what_is_written_before_the_first_step_is_no_save_without_a_mark() {
         let told = |step| Signs { step: Some(step), ..Signs::default() };
@@ -386,8 +375,8 @@ mod tests {
         assert_eq!((complete(&watch, 57), watch.known_marks()), (None, None), "its optimizer comes after a pause, and then its mark");
     }
 
-    /// Seed 275 of the simulation: half of the first save of a marking script was kept, because its
-    /// marks were not known yet.
+    /// Seed 275 of the simulation: half of the first save was kept, because marks were not known
+    /// yet.
     #[test]
     fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
         let told = Signs { step: Some(3.0), ..Signs::default() };

@@ -26,8 +26,8 @@ use crate::market::{Span, elapsed};
 use crate::policy::lifecycle::checkpoint_rollback::{StartUp, must_live};
 use crate::policy::{Decision, End};
 
-/// Files of the code that may be in the checkpoint folder. With more, the agent's memory file would
-/// be large, so no older checkpoint is restored.
+/// Most files of the code in the checkpoint folder. With more, the memory file would be large, so
+/// rollback is off.
 const SHIPPED_MAX: usize = 1000;
 
 /// How long a look at the folder before a start may take. A hung folder is not waited for.
@@ -136,8 +136,7 @@ impl Agent {
         })
     }
 
-    /// Restores the checkpoint before and runs the same command again, or does the usual if there
-    /// is none.
+    /// Restores the checkpoint before and restarts the command, or does the usual if there is none.
     pub(crate) async fn go_back(&mut self, before: CheckpointNo) -> Option<Decision> {
         let exit = self.ended;
         self.memory.ending = Some(Ending::Restart);
@@ -173,8 +172,8 @@ impl Agent {
         Box::pin(self.act(Some(decision))).await
     }
 
-    /// If a start found more in the folder than the newest checkpoint, saves its complete files
-    /// first, so that the rollback loses nothing.
+    /// Saves the complete files that the start found beyond its checkpoint, so that the rollback
+    /// loses nothing.
     async fn keep_what_is_whole(&mut self) -> Result<(), Decision> {
         let is_exact = self.memory.begun.as_ref().is_none_or(|begun| begun.exact);
         let Some(checkpoints) = self.checkpoints.clone().filter(|_| !is_exact) else { return Ok(()) };
@@ -230,8 +229,7 @@ impl Agent {
     }
 }
 
-/// The files in the checkpoint folder that came with the code, before any restore. On a kept disk
-/// all files are the job's.
+/// The files that came with the code, before any restore. On a kept disk all files are the job's.
 pub(crate) async fn shipped(out: &Outbox, attempt: &Attempt, is_kept: bool) -> Option<Vec<String>> {
     if is_kept {
         return Some(Vec::new());

@@ -97,8 +97,8 @@ impl<'a> Partition<'a> {
 }
 
 impl Places {
-    /// Marks a folder, and the numbered folders above it, as no checkpoint. `is_of_run`:
-    /// checkpoints are made in it, and so in others of its kind.
+    /// Marks a folder and its numbered parents as no checkpoint. `is_of_run`: the same for others
+    /// of its kind.
     pub(crate) fn add_folders_of(&mut self, path: &str, is_of_run: bool) {
         for (at, _) in path.match_indices('/') {
             let (parent, name) = split(&path[..at]);
@@ -172,7 +172,7 @@ fn shaped(name: &str) -> (String, Numbers) {
     (shape, numbers)
 }
 
-/// Endings and beginnings of unfinished names: Orbax and older Hugging Face rename a whole folder.
+/// Unfinished names: Orbax and older Hugging Face rename a whole folder.
 const UNFINISHED_ENDS: [&str; 6] = [".tmp", "-tmp", ".part", ".incomplete", ".__lock", "~"];
 const UNFINISHED_BEGINS: [&str; 2] = [".tmp", "tmp-"];
 
@@ -187,8 +187,8 @@ pub(crate) fn stays_below(path: &str) -> bool {
     !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Whether a link's target stays below the checkpoint folder, by its text only. Upload and restore
-/// both check this.
+/// Whether a link's target stays below the checkpoint folder, by its text. Upload and restore check
+/// this.
 pub(crate) fn link_stays_below(link: &CheckpointLink) -> bool {
     let is_text = !link.target.is_empty() && !link.target.contains('\0');
     stays_below(&link.path) && is_text && link_depth(&link.path, &link.target).is_some_and(|depth| depth > 0)

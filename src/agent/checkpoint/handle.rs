@@ -179,8 +179,7 @@ impl Checkpoints {
         Checkpoints { shared, commands, _task: Arc::new(Task::spawn(worker.run())) }
     }
 
-    /// Whether an earlier agent left the state for [`Checkpoints::start`], so that it need not look
-    /// at the folder.
+    /// Whether an earlier agent left the state for [`Checkpoints::start`].
     pub fn are_known(outbox: &Outbox) -> bool {
         matches!(outbox.files.read(&outbox.state.join(KEPT)), Ok(Some(_)))
     }
@@ -207,8 +206,7 @@ impl Checkpoints {
         Ask { picture, marks: self.shared.board.saved().0, at: self.shared.outbox.clock.mono(), as_is: false }
     }
 
-    /// The workload is not asked: the present content counts. For the end of a job, and for
-    /// workloads without a checkpoint signal.
+    /// The present content counts, unasked: for the end of a job, and without a checkpoint signal.
     pub fn as_is(&self) -> Ask {
         Ask { picture: None, marks: 0, at: self.shared.outbox.clock.mono(), as_is: true }
     }
@@ -225,16 +223,15 @@ impl Checkpoints {
         }
     }
 
-    /// Whether the newest checkpoint has all files of the folder, except logs and `shipped`. On a
-    /// hung folder it may never return.
+    /// Whether the newest checkpoint has all files, except logs and `shipped`. May hang with the
+    /// folder.
     pub async fn is_as_kept(&self, shipped: &[String]) -> bool {
         let Ok(look) = self.shared.folder.look().await else { return true };
         let ours = look.picture.iter().filter(|file| !shipped.contains(&file.path)).cloned().collect();
         !has_news(&Arc::new(ours), &self.shared.kept().picture())
     }
 
-    /// After the signal: waits until the change is complete, uploads it, writes the manifest. Takes
-    /// at most `within`.
+    /// Waits until the change is complete, uploads it, writes the manifest. Takes at most `within`.
     pub async fn save(&self, ask: Ask, asked_by: &str, within: Duration) -> Saved {
         if ask.as_is && self.shared.held.load(Ordering::Relaxed) {
             return Saved::NoChange(self.last());
@@ -279,7 +276,6 @@ impl Checkpoints {
         self.shared.kept().count
     }
 
-    /// New bytes of each checkpoint of this attempt over the one before, summed, without logs.
     pub fn written(&self) -> u64 {
         self.shared.kept().written
     }

@@ -30,8 +30,7 @@ use crate::ports::StoreError;
 /// Parallel downloads, bounded for the same reason as uploads.
 const FILES_IN_FLIGHT: usize = 4;
 
-/// The longest upload time that a manifest is trusted with: a slower checkpoint is of no use on a
-/// spot machine.
+/// The longest upload time that a manifest is trusted with. Slower is of no use on a spot machine.
 const UPLOAD_SECS_MAX: f64 = 24.0 * 3600.0;
 
 #[derive(Debug, thiserror::Error)]
@@ -182,8 +181,7 @@ pub(crate) async fn try_all(
             Err(error) => error,
         };
         fetching.failed(&problem);
-        // Remove the partial download: the log and the agent's records need the space until the
-        // retry.
+        // The log and the agent's records need the space until the retry.
         if let Err(error) = outbox.files.remove(scratch) {
             tracing::warn!("cannot remove {}: {error}", scratch.display());
         }

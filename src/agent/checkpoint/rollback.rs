@@ -100,8 +100,8 @@ fn is_same_but_logs(one: &Manifest, other: &Manifest) -> bool {
     files(one) == files(other)
 }
 
-/// Removes everything in the folder but `shipped`. After a crash in here, the next agent finds the
-/// files that are held aside.
+/// Removes everything but `shipped`. After a crash in here, the next agent finds the files held
+/// aside.
 pub(crate) async fn clear(outbox: &Outbox, folder: &Path, shipped: &[String]) -> io::Result<()> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let held = folder.with_file_name(format!(".{name}.lamp-held"));

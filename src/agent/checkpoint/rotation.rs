@@ -88,8 +88,8 @@ mod tests {
         assert_eq!(watch.complete(at(25), true, false).map(|ripe| ripe.step), Some(Some(20.0)));
     }
 
-    /// Seed 1116 of the simulation: the disk was full and the script deleted its half save. The
-    /// previous save then got the deleted one's step.
+    /// Seed 1116 of the simulation: a full disk, a deleted half save, and its step given to the one
+    /// before.
     #[test]
     fn a_save_that_was_taken_away_again_leaves_no_step() {
         let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });

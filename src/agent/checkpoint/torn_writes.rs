@@ -217,8 +217,7 @@ mod tests {
         assert_eq!(complete(&watch, 901), None);
     }
 
-    /// The agent crashed after it had restarted the workload. The next agent finds a running
-    /// process, and half a save of the previous one.
+    /// The next agent finds a running process, and half a save of the previous one.
     #[test]
     fn an_agent_that_was_started_anew_doubts_what_the_one_before_it_doubted() {
         let (whole, half) = (tree(&[("step-1.pt", 8, 1)]), [("step-1.pt", 8, 1), ("step-2.pt", 3, 100)]);

@@ -77,8 +77,8 @@ struct Unit {
     newest: Option<String>,
     /// The files written since it was last complete.
     written: BTreeSet<String>,
-    /// The newest number that appeared during its write, and when. `is_apart`: such a number was
-    /// still being written when the next save of this part began.
+    /// The newest number that appeared during its write. `is_apart`: it was still written during
+    /// the next save.
     ended_by: Option<(Part, Duration)>,
     is_apart: bool,
     /// The names that the previous save wrote, if the same names are written again.
@@ -287,8 +287,8 @@ impl Units {
         self.find_end(new.keys().rfind(|part| **part != Part::Common && !old.contains_key(*part)), whole.contains(&Part::Common), now);
     }
 
-    /// A number that appears during the write of the common files belongs to their save, unless the
-    /// two are seen to be independent.
+    /// A number that appears while common files are written belongs to their save, unless they are
+    /// independent.
     fn find_end(&mut self, came: Option<&Part>, was_whole: bool, now: Duration) {
         let Some(common) = self.parts.get(&Part::Common) else { return };
         let (begun, is_moving) = (common.motion.begun, !was_whole && !common.written.is_empty() && !common.motion.restless(now, FIRST));
@@ -397,8 +397,7 @@ impl Units {
         }
     }
 
-    /// Whether a new number appeared of a kind with an unfinished older one: later writes belong to
-    /// the new save.
+    /// Whether a number appeared whose kind had an unfinished older one: later writes belong to it.
     fn begins_another(&self, new: &BTreeMap<Part, Vec<&TreeFile>>, old: &BTreeMap<Part, Vec<&TreeFile>>) -> bool {
         let kind = |files: &[&TreeFile]| -> BTreeSet<String> { files.iter().map(|file| shape_of(&file.path)).collect() };
         let moving = |part: &Part| self.parts.get(part).is_some_and(|unit| !unit.was_whole);

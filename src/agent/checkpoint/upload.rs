@@ -31,8 +31,8 @@ use crate::ports::{Created, FileStamp, Files, StageFile, StagedFile, StoreError,
 /// already sends the parts of a large file in parallel.
 const FILES_IN_FLIGHT: usize = 4;
 
-/// Parallel uploads of small files, which wait for the store and the disk rather than the line.
-/// Together they use at most 2 MiB of memory.
+/// Parallel uploads of small files, which wait for the store and the disk. They use at most 2 MiB
+/// of memory.
 const SMALL_IN_FLIGHT: usize = 32;
 const SMALL_BYTES: u64 = 64 * 1024;
 
@@ -41,8 +41,8 @@ const SMALL_BYTES: u64 = 64 * 1024;
 const FILE_SECS_MIN: u64 = 60;
 const BYTES_PER_SEC_MIN: u64 = 1024 * 1024;
 
-/// How many numbers are checked for an unknown complete checkpoint. More torn tries in a row come
-/// from a folder that never rests.
+/// Numbers that are checked for an unknown checkpoint. More torn tries mean a folder that never
+/// rests.
 const UNKNOWN_MAX: usize = 16;
 
 /// Most files of one checkpoint folder (docs/checkpoints.md). With fewer, a sharded data set beside
@@ -54,8 +54,8 @@ pub(crate) const FILES_MAX: usize = 200_000;
 pub(crate) struct Folder {
     files: Arc<dyn Files>,
     pub path: Arc<Path>,
-    /// The newest look. A look at a hung folder occupies a thread, and there are few: the next look
-    /// waits for the one before it.
+    /// The newest look. A hung folder occupies a thread, and there are few: the next look waits for
+    /// this one.
     newest: Arc<Mutex<Option<Shares>>>,
 }
 

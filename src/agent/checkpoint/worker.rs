@@ -23,16 +23,15 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The same during a save: each quarter of a second is taken from the notice.
 const LOOK_HURRIED: Duration = Duration::from_millis(250);
 
-/// The limit for asking which files are open. It usually takes milliseconds; a hung process tree
-/// takes longer.
+/// The limit for asking which files are open, which usually takes milliseconds.
 const OPEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Looks take at most this share of the time: a folder that takes a second is read every 20
 /// seconds.
 const LOOK_SHARE: u32 = 20;
 
-/// The wait after a save that ran out of time. A save requested meanwhile does not have to wait for
-/// an upload.
+/// The wait after a save that ran out of time, so that the next request need not wait for an
+/// upload.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// A folder that cannot be read for this long does not delay the end: its content then counts as
@@ -57,8 +56,8 @@ pub(crate) struct Worker {
     pending: Option<Save>,
     /// The number of saves so far: identifies the pending one.
     accepted: u64,
-    /// The next checkpoint number, once read from the job directory, and a complete checkpoint
-    /// there that this machine does not know.
+    /// The next checkpoint number, once read, and a checkpoint there that this machine does not
+    /// know.
     next: Option<CheckpointNo>,
     unknown: Option<Arc<Manifest>>,
     /// The earliest time of the next upload that was not requested.
@@ -376,8 +375,8 @@ impl Worker {
         self.ended(ended, ripe.picture, which, cost.as_secs_f64());
     }
 
-    /// Retries soon, not an interval later, since a save was requested. After the workload's end,
-    /// the remaining time is for its outputs and its log.
+    /// Retries soon, since a save was requested. After the workload's end, outputs and log need the
+    /// time.
     fn again(&mut self) {
         if !self.watch.ended() {
             self.not_before = self.not_before.min(self.now() + AGAIN);
@@ -441,15 +440,15 @@ impl Worker {
                 self.came();
                 let summary = self.keep(manifest, picture, cost);
                 self.leave_out(&left_out);
-                // If the writer of the newest in a series was killed, only the one before is kept.
-                // That is not an answer, and the loss is reported.
+                // If the writer of the newest was killed, only the one before is kept. That is a
+                // loss, not an answer.
                 let is_all = !(self.watch.ended() && self.watch.dirty());
                 if which == Some(self.accepted) && is_all {
                     self.reply(Saved::Complete(summary));
                 }
             }
-            // An earlier agent kept it, and more, but had no disk space for its note. A second copy
-            // would become the newest, and the next machine would lose work.
+            // An earlier agent kept it, but had no space for its note. A second copy would become
+            // the newest.
             Ended::Torn(Torn::Known) => {
                 self.came();
                 self.watch.keep(picture);

@@ -94,8 +94,7 @@ pub(crate) struct Lost {
 }
 
 impl LogShip {
-    /// Continues from the state of an earlier agent of this attempt. Reports and ignores a pattern
-    /// that is not a regular expression.
+    /// Continues from an earlier agent's state. Reports and ignores an invalid pattern.
     pub fn start(outbox: Outbox, journal: Journal, board: Board, settings: LogSettings) -> Self {
         let pattern = settings.pattern.as_ref().and_then(|text| match Regex::new(text) {
             Ok(pattern) => Some(pattern),
@@ -123,8 +122,8 @@ impl LogShip {
         LogShip { shared, _tasks: Arc::new([scan, Task::spawn(shipper.run())]) }
     }
 
-    /// Follows this start of the workload (`Launch::dir`) after the earlier ones. Idempotent, also
-    /// after a restart of the agent.
+    /// Follows this start of the workload (`Launch::dir`). Idempotent, also after a restart of the
+    /// agent.
     pub fn follow(&self, start: u32, dir: &Path) {
         self.follow_as(start, dir, &format!("start {start} of the workload"));
     }

@@ -16,8 +16,8 @@ use crate::agent::report::retry_sender::Outbox;
 use crate::agent::wake::to_next;
 use crate::jobdir::layout;
 
-/// Raw bytes of one piece. A flood of 32 MB/s makes 32 objects a second, and memory holds at most
-/// two pieces.
+/// Raw bytes of one piece: a flood of 32 MB/s makes 32 objects a second. Memory holds at most two
+/// pieces.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
 /// The time between two pieces that are not full: a little less than two ticks, which wake the
@@ -374,8 +374,8 @@ impl Shipper {
         self.shipped_at = Some(outbox.clock.mono());
     }
 
-    /// Sends the interrupted piece of an earlier agent again with the same bytes. A missing segment
-    /// was shipped, since it is removed only after that.
+    /// Sends the interrupted piece of an earlier agent again. A missing segment was shipped before
+    /// its removal.
     async fn send_again(&mut self) {
         let Some(piece) = self.state.sending.take() else { return };
         let follows = self.shared.follows();

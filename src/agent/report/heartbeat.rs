@@ -38,8 +38,8 @@ const APART: Duration = Duration::from_secs(1);
 
 const SEQUENCE: &str = "heartbeat.json";
 
-/// Sequence numbers reserved with one write to the local disk. A restart skips unused ones.
-/// Recording each number cost as much as the heartbeat itself.
+/// Sequence numbers reserved with one disk write. Recording each number cost as much as the
+/// heartbeat.
 const SET_ASIDE: u64 = 100;
 
 /// The sender. Cheap to clone; its task runs until the last clone is dropped.
@@ -117,8 +117,8 @@ impl Heartbeat {
         Heartbeat { inner, _task: Arc::new(task) }
     }
 
-    /// Whether the loop's present facts need a status: the newest one is old, or differs. Called at
-    /// every tick, so that no unused status is built.
+    /// Whether the present facts need a status: the newest is old, or differs. Called at every
+    /// tick.
     pub fn wants(&self, now: &Seen<'_>) -> bool {
         let newest = self.inner.newest();
         let old = newest.handed_in_at.is_none_or(|at| self.inner.outbox.clock.mono().saturating_sub(at) + TICK_SLACK >= self.inner.beat);
@@ -191,8 +191,8 @@ impl Numbers {
     /// `None`: no answer.
     async fn write(&mut self, outbox: &Outbox, status: &mut Status) -> Option<Result<(), JobDirError>> {
         if !self.ours {
-            // A full disk may have lost the reserved numbers, so the number in the store counts
-            // too. Without knowing it, nothing is written.
+            // A full disk may have lost the reserved numbers, so read the number in the store
+            // first.
             match outbox.within(TRY_SECS_MAX, outbox.dir.status(outbox.attempt)).await? {
                 Ok(there) => self.last = self.last.max(there.map_or(0, |there| there.sequence)),
                 Err(error) => return Some(Err(error)),
@@ -245,8 +245,8 @@ async fn run(inner: Arc<Inner>) {
                     tracing::warn!("the heartbeat is not written and will be tried again: {problem}");
                 }
                 inner.newest().changed = true;
-                // As often as the regular beat. After an outage longer than a lease, the sweeper
-                // looks again after a minute and must see a heartbeat by then.
+                // As often as the regular beat: after an outage longer than a lease, the sweeper
+                // looks after a minute.
                 inner.pace.wait_at_most(BEAT_REMOTE, &*outbox.clock, failures).await;
             }
         }
@@ -273,8 +273,7 @@ struct Told {
     beat: Option<Duration>,
 }
 
-/// Writes the change markers. After a failure it retries with the next heartbeat: the controller
-/// only notices the change later.
+/// Writes the change markers. A failure is retried with the next heartbeat.
 async fn tell_news(outbox: &Outbox, status: &Status, told: &mut Told) {
     let tell = async |what| matches!(outbox.within(TRY_SECS_MAX, outbox.dir.tell_news(what)).await, Some(Ok(())));
     let (seen, now) = ((status.phase, status.attention.len(), status.unmeasured), outbox.clock.mono());

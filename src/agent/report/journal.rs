@@ -82,8 +82,7 @@ impl Journal {
         Journal { inner, _task: Arc::new(task) }
     }
 
-    /// Numbers and keeps an event; the sender does the rest. Returns its number. `None`: there was
-    /// no space, which is reported later.
+    /// Numbers and keeps an event. `None`: there was no space, which is reported later.
     pub fn record(&self, what: What) -> Option<u64> {
         let important = important(&what);
         let seq = self.inner.book().add(&self.inner.outbox, what, important);

@@ -23,8 +23,7 @@ use super::retry_sender::{TRY_SECS_MAX, Task, chain, within};
 use crate::instance::{Rates, Reading};
 use crate::ports::{Clock, Datum, Meter, Stat, Unit};
 
-/// CloudWatch keeps minutes for 15 days. More often costs more and does not help an alarm that
-/// counts minutes.
+/// CloudWatch keeps minutes for 15 days. More often costs more, and alarms count minutes.
 const BATCH: Duration = Duration::from_secs(60);
 
 /// This many lost minutes in a row are reported. One may be lost at any time. An alarm waits for at

@@ -14,12 +14,10 @@ use crate::agent::wake::to_next;
 use crate::instance::{Notice, Tags};
 use crate::ports::{Clock, Metadata};
 
-/// EC2 documents five seconds. One second costs a local request and gives the save four of the 120
-/// seconds more.
+/// EC2 documents five seconds. One second is a local request and saves four of the 120 seconds.
 const POLL: Duration = Duration::from_secs(1);
 
-/// The time between two looks at the tags. Users extend long before the old cap, so every second
-/// would be wasteful.
+/// The time between two looks at the tags. Users extend long before the old cap.
 const TAGS_EVERY: Duration = Duration::from_secs(30);
 
 /// For an adapter that hangs. Adapters have shorter limits of their own.

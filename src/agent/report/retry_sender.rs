@@ -28,8 +28,8 @@ use crate::ports::{Clock, Files};
 /// single lost reply.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// The longest wait between two tries. Longer leaves a recovered store unnoticed while the machine
-/// bills. Shorter lets ten thousand agents keep a weak store down.
+/// The longest wait between two tries. Longer leaves a recovered store unnoticed. Shorter lets ten
+/// thousand agents keep a weak store down.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The longest wait during a drain, when the machine may have only seconds.

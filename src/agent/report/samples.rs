@@ -23,12 +23,11 @@ use crate::jobdir::layout;
 /// explain` less.
 const BATCH: Duration = Duration::from_secs(60);
 
-/// Uncompressed rows of a batch. A minute of one row a second is about 25 KB. With faster rows, a
-/// batch is closed early.
+/// Uncompressed rows of a batch: a minute is about 25 KB. With faster rows, a batch is closed
+/// early.
 const ROWS_BYTES_MAX: usize = 256 * 1024;
 
-/// Compressed batches that wait for the store. At 2 to 4 KB a minute this is over three hours, in
-/// an agent that may use 12 MiB.
+/// Compressed batches that wait for the store: over three hours, in an agent that may use 12 MiB.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
 /// Rows repeat their names: even a fast level reduces them to a tenth, in less than a millisecond a

@@ -31,8 +31,8 @@ struct Number {
     number: u64,
 }
 
-/// Records what the process tree waits for. Returns the key. `None`: the tree did not answer in
-/// time or the store did not accept it, and the caller continues.
+/// Records what the process tree waits for. `None`: no answer in time, or the store did not accept
+/// it.
 pub async fn collect(outbox: &Outbox, journal: &Journal, stacks: &dyn Stacks, scope: &Scope) -> Option<String> {
     let number = outbox.recall::<Number>(NUMBER).unwrap_or_default().number + 1;
     outbox.keep(NUMBER, &Number { number });

@@ -32,8 +32,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// switch looks once a minute, and a second of drift between two renewals is normal.
 const STEP: SignedDuration = SignedDuration::from_secs(30);
 
-/// How often the agent writes that it runs: many times within the shortest lease (2 min), and
-/// several times between two looks of the switch.
+/// How often the agent writes that it runs: many times in the shortest lease (2 min) and between
+/// two looks.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// The file with the count of boots in the agent's state folder. `systemd/lamp-boot.service` writes

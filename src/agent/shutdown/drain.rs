@@ -34,12 +34,12 @@ pub(crate) enum Drained {
     NoticeWasVoid,
 }
 
-/// The limit for uploads without any other limit. A longer store outage is reported as a loss: an
-/// idle machine that bills without end is worse.
+/// The limit for uploads without another limit. An idle machine that bills without end is worse
+/// than a loss.
 const UPLOAD_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// The least time for the records of the end, after uploads used all of theirs. Without them the
-/// controller takes the attempt for lost.
+/// The least time for the records of the end. Without them the controller takes the attempt for
+/// lost.
 const OUTCOME_MIN: Duration = Duration::from_secs(60);
 
 /// How long after the announced time a running machine counts as spared. EC2 may be a minute or two
@@ -117,8 +117,8 @@ impl Agent {
         text
     }
 
-    /// Asks once more for a checkpoint and waits for it, since the workload is ended afterwards. A
-    /// workload without a checkpoint signal is asked by the SIGTERM that follows.
+    /// Asks once more for a checkpoint and waits. Without a signal of its own, the SIGTERM that
+    /// follows asks.
     async fn final_save(&mut self, end: &End, ahead: &Ahead, asked_by: &'static str) -> Option<String> {
         let (checkpoints, spec) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
@@ -396,8 +396,8 @@ impl Agent {
         }
     }
 
-    /// The time left until `by`, at most `most`. Counted on the agent's own time, so a set clock
-    /// does not shorten the last save.
+    /// The time left until `by`, at most `most`, on the agent's own time: a set clock does not
+    /// shorten it.
     pub(crate) fn within(&self, by: Option<Timestamp>, most: Duration) -> Duration {
         match by {
             Some(by) => elapsed(self.steady_now(), by).min(most),

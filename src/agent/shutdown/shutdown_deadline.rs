@@ -69,8 +69,8 @@ impl Agent {
         self.within(by, until.saturating_sub(self.out.clock.mono()))
     }
 
-    /// Whether the time of something that began at `began` is up. A step with its own deadline gets
-    /// a little more time to answer with the reason.
+    /// Whether the time is up. A step with its own deadline gets a little more, to answer with the
+    /// reason.
     pub(crate) fn is_over(&mut self, ahead: &Ahead, began: Duration, until: Duration) -> bool {
         let now = self.steady_now();
         let by = self.over_by(ahead).is_some_and(|by| elapsed(by, now) >= FLUSH_MIN);

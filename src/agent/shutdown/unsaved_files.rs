@@ -19,8 +19,8 @@ const NAMED_MAX: usize = 3;
 /// Parts of a path that tools create.
 const MADE_BY_TOOLS: [&str; 3] = ["__pycache__", "node_modules", "lost+found"];
 
-/// A sentence about files written since the command began that neither `wanted` nor a checkpoint
-/// keeps. `apart`: paths that are not results: the checkpoint folder, the done marker.
+/// A sentence about new files that neither `wanted` nor a checkpoint keeps. `apart`: the checkpoint
+/// folder and the done marker, which are not results.
 pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, apart: &[&str], since: Timestamp) -> Option<String> {
     let tree = outbox.files.walk_aside(workdir, FILES_MAX).await.ok()?;
     let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart.iter().copied());

@@ -35,8 +35,7 @@ pub struct Attempt {
 pub enum Mode {
     /// A controller launched this machine for this attempt.
     Launched,
-    /// A user runs the agent by hand around a command. Its folder, terminal and checkpoints are the
-    /// user's own.
+    /// A user runs the agent by hand around a command, with the user's own folder and terminal.
     Alone,
 }
 
@@ -110,8 +109,7 @@ pub struct Memory {
     /// The end or restart in progress: a restarted agent continues it.
     #[serde(default)]
     pub ending: Option<Ending>,
-    /// How the command had ended when the end in `ending` began. A reboot loses that, and then the
-    /// workload's last save could not be trusted.
+    /// How the command had ended when the end in `ending` began: a reboot would lose it.
     #[serde(default)]
     pub exit: Option<ExitStatus>,
     /// How many agents have worked on the end in `ending`, including the first.
@@ -141,13 +139,13 @@ pub struct Held {
 /// A synchronised clock is right to the second, and a request takes some.
 pub(crate) const BEHIND_MAX: SignedDuration = SignedDuration::from_secs(5);
 
-/// The longest time for a heartbeat's write and the question for its date. Smaller differences are
-/// not corrected.
+/// The longest time for a heartbeat's write and the question for its date. Below: the lead that is
+/// corrected.
 pub(crate) const ASKED_FOR: SignedDuration = SignedDuration::from_secs(60);
 const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(5 * 60);
 
-/// One moment on both clocks: the wall clock then, continued by the monotonic clock. So a clock
-/// that is set by a day does not reach a limit.
+/// The wall clock at one moment, continued by the monotonic clock: a set clock does not reach a
+/// limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Anchor {
     pub wall: Timestamp,
@@ -155,8 +153,8 @@ pub struct Anchor {
     /// The boot of `mono`. After another boot `mono` means nothing.
     #[serde(default)]
     pub boot: String,
-    /// How long the machine ran before this boot, as its agents measured by the monotonic clock;
-    /// and until now, as last kept. A set clock does not change this.
+    /// How long the machine ran before this boot, by the monotonic clock; and until now, as last
+    /// kept.
     #[serde(default)]
     pub lived_before: Duration,
     #[serde(default)]
@@ -270,8 +268,8 @@ impl Attempt {
 }
 
 impl Memory {
-    /// Whether its machine was terminating. A machine that is only stopped may have been started
-    /// again for another attempt.
+    /// Whether its machine was terminating. A stopped machine may have started again for another
+    /// attempt.
     pub fn is_terminating(&self) -> bool {
         matches!(&self.ending, Some(Ending::End { end, .. }) if end.then == Afterwards::Terminate)
     }

@@ -22,8 +22,8 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
 use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Service, Store};
 
-/// Why this machine has nothing to do. It powers off, and the controller settles it. But a machine
-/// without tags of lamp is not touched.
+/// Why this machine has nothing to do and powers off. A machine without tags of lamp is not
+/// touched.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error("this machine's tags do not say what it is for")]
@@ -60,8 +60,8 @@ pub const NONCE: &str = "nonce";
 /// The wait between two questions to a service that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long a spec may be missing. The controller writes it before it launches, so only a store
-/// that shows new keys late can cause this.
+/// How long a spec may be missing. It is written before the launch, so only a slow store can cause
+/// this.
 const SPEC_MISSING_MAX: Duration = Duration::from_secs(60);
 
 pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
@@ -79,8 +79,7 @@ pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
     }
 }
 
-/// How long a terminating machine asks for its identity, once in each boot. At boot the metadata
-/// service needs some seconds. Longer only bills.
+/// How long a terminating machine asks for its identity, once in each boot. Longer only bills.
 const ENDING_ASKS: Duration = Duration::from_secs(30);
 
 /// The same for a machine whose power-off only stops it: it may have been started for another
@@ -139,8 +138,7 @@ fn read<T: DeserializeOwned>(files: &dyn Files, path: &Path) -> Option<T> {
     files.read(path).ok().flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok())
 }
 
-/// If this disk's attempt was terminating: how long to ask for the identity. A terminated machine
-/// is not started for another attempt, so the wait can be short.
+/// How long to ask for the identity, if this disk's attempt was terminating.
 fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
     let ends = read(files, &folders.state.join(MEMORY)).is_some_and(|memory: Memory| memory.is_terminating());
     let attempt: Option<Attempt> = read(files, &folders.state.join(ATTEMPT));
@@ -148,8 +146,8 @@ fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
     ends.then_some(if may_stand { STOPPING_ASKS } else { ENDING_ASKS })
 }
 
-/// Takes the lease and gathers what the attempt needs. On an error the machine has no work and
-/// powers off, unless its tags are not lamp's.
+/// Takes the lease and gathers what the attempt needs. On an error the machine powers off, unless
+/// its tags are not lamp's.
 pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
     // The service manager does not wait for the store: report ready now and feed the watchdog
     // meanwhile.

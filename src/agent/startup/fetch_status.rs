@@ -22,8 +22,8 @@ const ALLOWED_WITHIN: Duration = Duration::from_secs(600);
 /// time.
 const FRUITLESS_MAX: Duration = Duration::from_secs(3 * 3600);
 
-/// People are told after this long without a byte and without an error. A store in trouble may
-/// answer a minute late. Longer leaves the user without an explanation.
+/// People are told after this long without a byte or an error. A store in trouble may answer a
+/// minute late.
 const SILENT_AFTER: Duration = Duration::from_secs(120);
 
 /// The beginning of these messages.

@@ -53,8 +53,8 @@ impl Agent {
         }
     }
 
-    /// Replaces all saves and uploads of an end. If the cloud does not interrupt the machine, the
-    /// work continues, so the old workload must be stopped.
+    /// Replaces all saves and uploads of an end. Stops the workload in case the cloud spares the
+    /// machine.
     pub(crate) async fn drain_nothing(&mut self, end: &End, text: String) -> (Vec<String>, Duration) {
         if matches!(end.then, Afterwards::LeaveToCloud { .. }) {
             self.stop_workload(Duration::ZERO, None).await;

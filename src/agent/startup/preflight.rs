@@ -13,8 +13,7 @@ const DISK_BYTES_MIN: u64 = 64 << 20;
 /// Below this people are told. Environments with PyTorch take 5 GB and more, a plain script none.
 const DISK_BYTES_LOW: u64 = 2 << 30;
 
-/// A GPU may report less memory than it is sold with: firmware and ECC take up to a tenth (an A10G
-/// of 24 GiB shows 22.5).
+/// A GPU may report less memory than it is sold with: firmware and ECC take up to a tenth.
 const MEMORY_SHARE_MIN: f64 = 0.9;
 
 /// The findings about this machine for this job. An error means: do not start.

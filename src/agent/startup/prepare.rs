@@ -34,8 +34,7 @@ const FIRST_SAMPLE_MAX: Duration = Duration::from_secs(15);
 /// machine with a hung disk; less often leaves a workload unwatched.
 const ATTACH_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long an ending attempt looks for its workload, which its last save needs. Longer keeps a
-/// machine running for nothing.
+/// How long an ending attempt looks for its workload, for its last save. Longer only bills.
 const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
 
 /// How long a start or a download waits for disk space. A checkpoint that replaces another may fill
@@ -201,8 +200,8 @@ impl Agent {
         }
     }
 
-    /// Records the start first: a restarted agent would repeat an unrecorded start beside the
-    /// first. Waits for disk space. Returns the decision that ends the attempt meanwhile.
+    /// Records the start first: a restarted agent would repeat an unrecorded one. Waits for disk
+    /// space.
     pub(crate) async fn keep_start(&mut self) -> Result<(), Decision> {
         let until = self.out.clock.mono() + ROOM_WITHIN;
         while let Err(cause) = self.out.try_keep(MEMORY, &self.memory) {
@@ -328,8 +327,8 @@ impl Agent {
     }
 }
 
-/// Fetches the code into the work folder, then the newest complete checkpoint over it. Returns
-/// that, and the files of the checkpoint folder that came with the code.
+/// Fetches code, then the newest checkpoint over it. Also returns the checkpoint files that came
+/// with code.
 async fn fetch(
     out: Outbox,
     attempt: Attempt,
