@@ -17,12 +17,12 @@ use crate::ports::{FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, Tree
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFiles;
 
-/// What the agent writes for itself is for its own user alone: logs and events may hold what the workload printed.
+/// Logs and events may hold output of the workload, so only their owner may read them.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// How deep a folder may be nested before the rest is reported as skipped. Deeper trees are loops made with bind mounts,
-/// or mistakes; real checkpoints have three levels.
+/// Deeper folders are reported as skipped. Real checkpoints have three levels; deeper trees are
+/// bind-mount loops or mistakes.
 const DEPTH_MAX: usize = 32;
 
 #[async_trait]
@@ -131,17 +131,17 @@ impl Files for LocalFiles {
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        // Of their owner alone, whatever the umask: code, caches and what the job keeps lie below.
+        // Private, whatever the umask: code, caches and data of the job are below.
         fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
     }
 
     fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()> {
         if let Some(parent) = to.parent() {
-            // The workload's own folders: with the usual permissions, not ours.
+            // Folders of the workload get the usual permissions.
             fs::create_dir_all(parent)?;
         }
         if let Some(mode) = mode {
-            // A program that ran with another user's rights would run with ours here.
+            // Without set-uid and set-gid bits: the program would run with our rights.
             fs::set_permissions(from, fs::Permissions::from_mode(mode & 0o777))?;
         }
         fs::rename(from, to)
@@ -173,7 +173,7 @@ impl Walk {
         }
         let entries = match found(fs::read_dir(folder)) {
             Ok(Some(entries)) => entries,
-            // A folder that vanishes while it is read is an ordinary change.
+            // A folder may vanish while it is read.
             Ok(None) => return Ok(()),
             Err(error) if depth > 0 => {
                 self.tree.skipped.push(format!("{prefix}: {error}"));
@@ -209,7 +209,7 @@ impl Walk {
     }
 
     fn link(&mut self, path: &Path, shown: String) -> io::Result<()> {
-        // Errors too: a link to itself leads nowhere.
+        // Errors too: a link may point to itself.
         let Ok(target) = fs::canonicalize(path) else {
             self.tree.skipped.push(format!("{shown}: a link to nothing"));
             return Ok(());
@@ -227,10 +227,10 @@ impl Walk {
     }
 
     fn folder_link(&mut self, path: &Path, shown: String, target: &Path) {
-        // One that leaves the folder and comes back leads elsewhere on the next machine.
+        // A link that leaves the folder and returns leads elsewhere on the next machine.
         let said = fs::read_link(path).ok().and_then(|said| said.to_str().map(str::to_owned)).filter(|said| link_depth(&shown, said).is_some());
         let inside = || {
-            // An absolute one leads elsewhere on the next machine: it is kept as a relative one.
+            // An absolute link leads elsewhere on the next machine, so it becomes relative.
             let below = target.strip_prefix(&self.root).ok()?.to_str()?;
             Some(["../".repeat(shown.matches('/').count()).as_str(), below].concat())
         };
@@ -258,7 +258,7 @@ fn stamp(meta: &Metadata) -> FileStamp {
     }
 }
 
-/// A file of its own that takes the other's name when it is whole.
+/// Writes a new file and renames it over the old one.
 fn replace(path: &Path, bytes: &[u8], finish: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -282,7 +282,7 @@ fn create_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-/// "Not there" as `None`; so is a path through something that is not a folder.
+/// Turns "not found" into `None`, also when a parent is a file.
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -295,7 +295,7 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 mod tests {
     use super::*;
 
-    /// A checkpoint may hold such a file; with our rights it would be another program.
+    /// A checkpoint may hold a set-uid file. Owned by us, it would run with our rights.
     #[test]
     fn file_that_is_placed_runs_with_nobody_elses_rights() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,7 @@
-//! Reading the small files of the kernel, over and over, without paying for it each time.
+//! Reads small kernel files again and again, cheaply.
 //!
-//! A file under `/proc` is made anew at each read, so one descriptor, kept open, gives fresh numbers: no path to look up,
-//! nothing to allocate. Not here: what the numbers mean.
+//! The kernel makes a file under `/proc` anew at each read. So one open descriptor gives fresh
+//! numbers, without a path lookup. Not here: the meaning of the numbers.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc and /sys, which is what this adapter is for")]
 
@@ -10,8 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// No file that we read this way needs more: a line of a process, a few lines of a cgroup, the interfaces of a machine.
-/// Too small, and the end of a list is missing; too big only costs memory, once.
+/// No file that we read is longer. Too small cuts off the end of a list; too big costs memory once.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// A kernel file that is read at each sample.
@@ -26,13 +25,13 @@ impl ProcFile {
         ProcFile { path: path.into(), file: None }
     }
 
-    /// What it says now.
+    /// The content now.
     pub fn read<'a>(&mut self, buffer: &'a mut Vec<u8>) -> io::Result<&'a str> {
         let length = self.with(buffer, fill)?;
         std::str::from_utf8(&buffer[..length]).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// Its first line, for files of which the rest is long and of no use.
+    /// The first line, for long files.
     pub fn first_line<'a>(&mut self, buffer: &'a mut Vec<u8>) -> io::Result<&'a str> {
         let length = self.with(buffer, |file, buffer| {
             buffer.resize(buffer.len().max(1024), 0);
@@ -42,7 +41,7 @@ impl ProcFile {
         std::str::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// A descriptor that stopped working (the process is gone, the cgroup was made anew) is dropped.
+    /// A descriptor that fails (the process ended, the cgroup was replaced) is dropped.
     fn with(&mut self, buffer: &mut Vec<u8>, read: impl Fn(&File, &mut Vec<u8>) -> io::Result<usize>) -> io::Result<usize> {
         let file = match self.file.take() {
             Some(file) => file,
@@ -54,11 +53,12 @@ impl ProcFile {
     }
 }
 
-/// The kernel hands out lists in pages of whole records; a read that gives less than this, though there was room, was the
-/// last one, and the read that would say so can be spared. Above a page less one record, the end of a list could be lost.
+/// The kernel returns lists in pages of whole records. A read below this size, with room left, was
+/// the last one, so the read that confirms it is spared. Above a page less one record, the end of a
+/// list could be lost.
 const LAST_READ_BYTES: usize = 2048;
 
-/// The whole file from its beginning into the buffer, which grows to what was needed and stays so.
+/// Reads the whole file into the buffer, which grows as needed and stays so.
 fn fill(file: &File, buffer: &mut Vec<u8>) -> io::Result<usize> {
     buffer.resize(buffer.len().max(1024), 0);
     let mut length = 0;

@@ -1,11 +1,11 @@
-//! How long ago somebody last typed at a terminal of this machine.
+//! The time since a user last typed at a terminal of this machine.
 //!
 //! ```text
 //!   /run/systemd/sessions, utmp -> terminals of login sessions -> atime of /dev/pts/N -> time since the newest input
 //! ```
-//! The kernel moves a terminal's atime when input is read from it and its mtime when something is printed, so a program
-//! that prints all night is not a person. Only terminals of login sessions count: those of tmux, of containers and of
-//! `script` stay behind when people leave. Not here: how recent is recent enough.
+//! Input moves a terminal's atime; output moves its mtime. So a program that prints all night is
+//! not a user. Only terminals of login sessions count: terminals of tmux, containers and `script`
+//! stay when the user leaves. Not here: how recent is recent enough.
 
 #![expect(clippy::disallowed_methods, reason = "reads session records and the wall clock, which terminals are stamped with")]
 
@@ -18,7 +18,8 @@ use std::time::{Duration, SystemTime};
 use super::logins::{Login, logins};
 use crate::instance::Reading;
 
-/// Between two looks. The kernel itself stamps a terminal every 8 seconds at most, and the question is about minutes.
+/// Time between two looks. The kernel updates the atime at most every 8 seconds, and idleness is in
+/// minutes.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) struct Typing {
@@ -31,9 +32,9 @@ pub(crate) struct Typing {
 #[derive(Clone, Copy, Debug)]
 struct Input {
     stamp: (i64, i64),
-    /// On the clock that never steps; before its zero, if the machine was booted after.
+    /// On the monotonic clock; at its zero if the input is older than the boot.
     at: Duration,
-    /// What was before that zero.
+    /// How long before that zero.
     earlier: Duration,
     looked: Duration,
 }
@@ -81,7 +82,7 @@ impl Typing {
             Some(input) if input.stamp == stamp => Input { looked: now, ..input },
             _ => {
                 let since = meta.accessed().ok().and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default();
-                // The stamp moved after the last look, whatever the wall clock, which may have stepped, says.
+                // The stamp moved after the last look, even if the wall clock stepped.
                 let since = before.map_or(since, |before| since.min(now.saturating_sub(before.looked)));
                 Input { stamp, at: now.saturating_sub(since), earlier: since.saturating_sub(now), looked: now }
             }
@@ -91,7 +92,7 @@ impl Typing {
     }
 }
 
-/// Whether there is a process with this number under this root.
+/// Whether a process with this number exists under this root.
 pub(crate) fn alive(root: &Path, pid: u32) -> bool {
     root.join("proc").join(pid.to_string()).exists()
 }
@@ -100,7 +101,7 @@ pub(crate) fn alive(root: &Path, pid: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// A root with one login at a terminal whose input was this long ago.
+    /// A root with one login, at a terminal with input this long ago.
     fn machine(since: Duration) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a folder can be made");
         for dir in ["run/systemd/sessions", "dev/pts", "proc/77"] {

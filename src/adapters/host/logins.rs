@@ -1,10 +1,11 @@
-//! Who is logged in, and at which terminals: from systemd-logind's session files, from utmp, and from AWS's Session Manager.
+//! Login sessions and their terminals, from systemd-logind's session files, utmp, and AWS Session
+//! Manager.
 //!
-//! The agent of Session Manager starts a shell at a terminal of its own and tells nobody (no PAM, so no session of logind and no
-//! record of utmp): what has a terminal in the control group of its service is such a shell, or was started there.
+//! Session Manager's agent starts a shell at a new terminal, without PAM: logind and utmp have no
+//! record. So every process with a terminal in its service's cgroup counts as a login.
 //!
-//! Machines have either or both (Debian 13 and later have no utmp). A record whose process is gone is stale and is left
-//! out; so is one whose number another process has by now, once its terminal is gone. Not here: what people do.
+//! Debian 13 and later have no utmp. A record is stale if its process has ended, or if its terminal
+//! is gone and the process number was reused. Not here: the activity of users.
 
 #![expect(clippy::disallowed_methods, reason = "reads session records, which is what this adapter is for")]
 
@@ -24,13 +25,13 @@ pub(crate) struct Login {
     pub terminal: String,
 }
 
-/// The size of utmp's records, which the architecture decides: 64-bit ARM has no 32-bit past to be compatible with.
+/// 64-bit ARM has larger records: it needs no compatibility with 32 bits.
 const UTMP_RECORD_BYTES: usize = if cfg!(target_arch = "x86_64") { 384 } else { 400 };
 
-/// A login with more processes than this has its shell among the first of them, which are the parents.
+/// The shell of a login is among its first processes, which are the parents.
 const PROCESSES_ASKED_MAX: usize = 64;
 
-/// Its service as a package and as a snap (Ubuntu's images), with control groups of version 2 and 1.
+/// The cgroup of its service: as a package and as a snap (Ubuntu's images), cgroups v2 and v1.
 const SESSION_MANAGER: [&str; 4] = [
     "sys/fs/cgroup/system.slice/amazon-ssm-agent.service/cgroup.procs",
     "sys/fs/cgroup/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs",
@@ -38,7 +39,7 @@ const SESSION_MANAGER: [&str; 4] = [
     "sys/fs/cgroup/systemd/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs",
 ];
 
-/// `Absent`: this machine keeps no records of logins.
+/// `Absent`: this machine keeps no login records.
 pub(crate) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
     let mut found = BTreeSet::new();
     let mut recorded = false;
@@ -58,7 +59,7 @@ pub(crate) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
         Ok(entries) => {
             recorded = true;
             for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())) {
-                // A session that ends while it is read is over.
+                // The session may end while it is read.
                 let text = fs::read_to_string(entry.path()).unwrap_or_default();
                 found.extend(session(&text, root));
             }
@@ -75,7 +76,7 @@ pub(crate) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
     if recorded { Reading::Known(found) } else { Reading::Absent }
 }
 
-/// The terminals of one of logind's session files.
+/// The terminals in one of logind's session files.
 fn session(text: &str, root: &Path) -> Vec<Login> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).filter(|value| !value.is_empty());
     let leader = field("LEADER").and_then(|pid| pid.parse().ok()).unwrap_or(0);
@@ -85,7 +86,8 @@ fn session(text: &str, root: &Path) -> Vec<Login> {
     }
     match field("TTY") {
         Some(terminal) => login(terminal).into_iter().collect(),
-        // sshd makes the terminal after the session: without utmp logind never learns of it, the processes know.
+        // sshd makes the terminal after the session. Without utmp, logind never learns of it, so
+        // the processes are asked.
         None => process_tree::tree(leader)
             .into_iter()
             .take(PROCESSES_ASKED_MAX)
@@ -95,21 +97,21 @@ fn session(text: &str, root: &Path) -> Vec<Login> {
     }
 }
 
-/// Whether the terminal of a record of utmp has gone with whoever was logged in there. Nobody need write that into utmp (a sshd that
-/// was killed did not), and its process number may be another's long since, for as long as the machine runs: the record would
-/// be a login whose terminal nobody can see, which is never idle. Where a process still has the terminal it is there, out of our sight.
+/// Whether the terminal of a utmp record is gone. A killed sshd leaves its record, and its process
+/// number may be reused. Without this check, a login without a visible terminal would never be
+/// idle. If a process still uses the terminal, it exists elsewhere.
 fn is_left_behind(root: &Path, pid: u32, login: &Login) -> bool {
     let is_gone = |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    // Where the process itself cannot be read, neither can those that have the terminal.
+    // If the process itself is unreadable, so are the processes at the terminal.
     is_gone(&root.join("dev").join(&login.terminal))
         && fs::read(root.join(format!("proc/{pid}/stat"))).is_ok()
         && terminals_in_use(root).is_some_and(|used| !used.contains(&login.terminal))
 }
 
-/// The terminals that any process has; `None`: nobody can say.
+/// The terminals that any process uses; `None`: unknown.
 fn terminals_in_use(root: &Path) -> Option<BTreeSet<String>> {
     let processes = fs::read_dir(root.join("proc")).ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // One that ends while it is read has no terminal any more.
+    // A process that ends meanwhile has no terminal.
     Some(processes.filter_map(|pid| terminal_of(root, pid)).collect())
 }
 
@@ -124,7 +126,7 @@ fn utmp(bytes: &[u8]) -> impl Iterator<Item = (u32, String)> {
     })
 }
 
-/// Graphical sessions (`:0`) have no terminal to look at.
+/// A graphical session (`:0`) has no terminal.
 fn login(terminal: &str) -> Option<Login> {
     let terminal = terminal.strip_prefix("/dev/").unwrap_or(terminal);
     let known = terminal.starts_with("pts/") || terminal.starts_with("tty");
@@ -132,14 +134,14 @@ fn login(terminal: &str) -> Option<Login> {
 }
 
 fn terminal_of(root: &Path, pid: u32) -> Option<String> {
-    // The name of a process need not be UTF-8.
+    // A process name need not be UTF-8.
     let line = fs::read(root.join(format!("proc/{pid}/stat"))).ok()?;
     let line = String::from_utf8_lossy(&line);
     let number = line[line.rfind(')')? + 1..].split_ascii_whitespace().nth(4)?.parse().ok()?;
     terminal_name(number)
 }
 
-/// The name behind the number in `/proc/<pid>/stat`, which is a device number in the kernel's packing.
+/// The name of a terminal from the kernel's packed device number in `/proc/<pid>/stat`.
 fn terminal_name(number: i64) -> Option<String> {
     let (major, minor) = ((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xfff00));
     match major {
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/2")])));
     }
 
-    /// Its own processes have no terminal; the shell that it started has, and what was started in that.
+    /// The service has no terminal; the shell that it started has one.
     #[test]
     fn whoever_came_by_session_manager_is_logged_in_without_a_record() {
         let root = tempfile::tempdir().expect("a folder can be made");
@@ -206,7 +208,7 @@ mod tests {
         assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/4")])));
     }
 
-    /// Of two records one is of a login that nobody has seen end, whose process number is another's by now.
+    /// The second record belongs to a killed login, and its number to another process.
     #[test]
     fn a_record_whose_number_another_process_has_is_no_login_once_its_terminal_is_gone() {
         let root = tempfile::tempdir().expect("a folder can be made");
@@ -217,7 +219,8 @@ mod tests {
         };
         fs::create_dir_all(root.path().join("run")).expect("it can be made");
         fs::write(root.path().join("run/utmp"), [record(7, 100, "pts/0"), record(7, 101, "pts/1")].concat()).expect("it can be written");
-        // 100 is a daemon now; 101 is the sshd of a login, whose shell has the terminal, which is not in our /dev.
+        // 100 is a daemon now. 101 is the sshd of a login whose shell has a terminal outside our
+        // /dev.
         stat(100, 0);
         stat(101, 0);
         stat(102, 136 << 8 | 1);

@@ -1,11 +1,12 @@
-//! Counters that never go back, made of counters that do.
+//! Counters that never go back, built from counters that do.
 //!
-//! A sum over processes shrinks when one of them ends, a cgroup is gone when its unit is, and a new workload starts from
-//! nothing. What policies see are differences, so each such step must read as "nothing happened", never as a jump.
+//! A sum over processes shrinks when one ends, a cgroup vanishes with its unit, and a new workload
+//! starts at zero. Policies see differences, so such a step must read as zero, and never as a
+//! jump.
 //!
-//! Not here: where a number comes from.
+//! Not here: the source of a number.
 
-/// One counter with a memory of what it has already counted.
+/// A counter that remembers what it has counted.
 #[derive(Debug)]
 pub(crate) struct Counter<K> {
     source: Option<K>,
@@ -20,8 +21,8 @@ impl<K> Default for Counter<K> {
 }
 
 impl<K: PartialEq> Counter<K> {
-    /// Takes what the source says now; gives the total. A step back counts as zero, and so does a change of source: two
-    /// sources have nothing in common that could be subtracted.
+    /// Takes the source's value; returns the total. A step back counts as zero. So does a change of
+    /// source: values of two sources cannot be subtracted.
     pub fn feed(&mut self, source: K, raw: u64) -> u64 {
         match &self.source {
             None => self.total = raw,

@@ -1,8 +1,8 @@
-//! Bytes over the network that are not the agent's own.
+//! Network bytes that are not the agent's own.
 //!
-//! Cgroups do not count network bytes, so this is the machine's traffic less what the agent says that it moved: without
-//! that, the upload of its own log would keep a machine from ever being idle. Not here: who talks to
-//! whom.
+//! Cgroups do not count network bytes. So this is the machine's traffic less the bytes that the
+//! agent reports. Otherwise the upload of its own log would keep a machine from idling. Not here:
+//! the peers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,9 +10,9 @@ use std::path::Path;
 use super::kernel_file::ProcFile;
 use crate::instance::{IoCounters, Reading};
 
-/// The part of the agent's announced bytes that is still expected on the wire one sample later. The agent counts a request
-/// before or after its bytes are sent, by a few seconds; a smaller part would show the rest as the workload's traffic,
-/// a bigger one would go on hiding the workload's traffic after a transfer that took another way (a store on loopback).
+/// The part of the agent's reported bytes still expected one sample later. The agent counts a
+/// request some seconds before or after its bytes are sent. Smaller shows the rest as the
+/// workload's traffic. Larger hides the workload's traffic after a transfer over loopback.
 const CREDIT_KEPT: f64 = 0.875;
 
 pub(crate) struct Network {
@@ -25,7 +25,7 @@ pub(crate) struct Network {
     counted: IoCounters,
 }
 
-/// Of all interfaces that count.
+/// Sums over all interfaces that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Totals {
     received: u64,
@@ -45,7 +45,7 @@ impl Network {
         }
     }
 
-    /// `own`: what the agent moved since it started.
+    /// `own`: bytes that the agent moved since it started.
     pub fn read(&mut self, own: u64) -> Reading<IoCounters> {
         let totals = match self.file.read(&mut self.buffer) {
             Ok(text) => totals(text, |name| *self.hardware.entry(name.into()).or_insert_with(|| is_hardware(name))),
@@ -67,15 +67,15 @@ impl Network {
             self.credit -= own;
             bytes - own
         };
-        // The agent sends more than it receives: logs, checkpoints.
+        // Sent first: the agent mostly sends logs and checkpoints.
         self.counted.written_bytes += less(now.sent.saturating_sub(before.sent));
         self.counted.read_bytes += less(now.received.saturating_sub(before.received));
         self.counted
     }
 }
 
-/// `None`: there is nothing but loopback. Where some interfaces are hardware, only those count: the bytes of a bridge, a
-/// tunnel or a container pass through them as well.
+/// `None`: there is only loopback. If there is hardware, only hardware counts: bytes of a bridge,
+/// tunnel or container pass through it too.
 fn totals(text: &str, mut is_hardware: impl FnMut(&str) -> bool) -> Option<Totals> {
     let mut all = None;
     let mut hardware = None;

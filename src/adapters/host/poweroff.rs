@@ -1,14 +1,15 @@
-//! The switch of a real machine.
+//! Powers off a real machine.
 //!
 //! ```text
 //!   guard unit (survives the agent's own stop) ── repeats the forced steps on its own clock, and then asks the kernel
 //!   systemctl poweroff ── 60 s ── --force ── 30 s ── --force --force ── 10 s ── reboot(2)
 //! ```
-//! `--force` hands the machine to systemd-shutdown, which ends all processes and then waits for those that do not end, and for mounts,
-//! for minutes; `--force --force` begins with a sync, which never ends on a disk or a mount that hangs. So neither is the last word.
+//! `--force` hands over to systemd-shutdown, which may wait minutes for processes and mounts.
+//! `--force --force` begins with a sync, which never ends on a hung disk or mount. So a harder step
+//! must follow both.
 //!
-//! A machine that cannot be put out goes on billing, so a step that fails or hangs only leads to the next, harder one.
-//! Not here: whether to power off; and a test that uses [`SystemPower::new`].
+//! A machine that stays on keeps billing, so a step that fails or hangs leads to the next. Not
+//! here: whether to power off; or a test that uses [`SystemPower::new`].
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -20,52 +21,54 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::ports::{Power, PowerError, PowerOff};
 
-/// A clean shutdown stops services and unmounts disks within this on any healthy machine. Shorter, and a slow but healthy
-/// unmount is cut; longer, and a machine with a hung mount breaks the promise of 120 s from exit to dark.
+/// A clean shutdown of a healthy machine is done within this. Shorter cuts a slow unmount. Longer
+/// breaks the promise of 120 s from exit to power-off when a mount hangs.
 const CLEAN_WAIT: Duration = Duration::from_secs(60);
-/// `--force` skips the services and only unmounts. Shorter than the clean wait because less is left to do.
+/// `--force` skips the services and only unmounts, so it needs less time.
 const FORCED_WAIT: Duration = Duration::from_secs(30);
-/// `--force --force` asks the kernel at once; a machine that is still there after this has ignored it.
+/// `--force --force` asks the kernel at once. After this time the kernel has ignored it.
 const HARD_WAIT: Duration = Duration::from_secs(10);
-/// How long the service manager may take to start the guard. Longer eats into the 120 s, shorter fails on a busy machine.
+/// Time for the service manager to start the guard. Longer uses up the 120 s; shorter fails on a
+/// busy machine.
 const GUARD_WAIT: Duration = Duration::from_secs(5);
 
-/// The unit that goes on escalating after systemd, shutting down, has stopped the agent: without default dependencies it
-/// is not stopped itself, and the @ in its name keeps systemd-shutdown from ending it. Its waits are those of the agent's own
-/// ladder, by a clock that a killed `sleep` does not cut short; none waits for its rung, and the last needs no program.
+/// The unit that continues after systemd has stopped the agent. It has no default dependencies, so
+/// systemd does not stop it. The @ in its name keeps systemd-shutdown from killing it. It waits as
+/// long as the agent's own steps, by a clock that a killed `sleep` cannot shorten. It does not wait
+/// for a step to finish, and its last step needs no program.
 ///
-/// Each `sleep` is a child of systemd. systemd-shutdown ends it, and hears of that at once; of another process's child it
-/// hears nothing, and waits for 10 s (`wait_for_children` in src/shutdown/shutdown.c).
+/// Each `sleep` is a child of systemd: systemd-shutdown kills it and is told at once. For another
+/// process's child it waits 10 s (`wait_for_children` in src/shutdown/shutdown.c).
 const GUARD_SCRIPT: &str = "up() { read -r up rest </proc/uptime; up=$${up%.*}; }; \
     after() { up; end=$$((up + $$1)); while [ $$up -lt $$end ]; do slept=$$( (sleep 1 &) ); up; done; }; \
     after 60; systemctl poweroff --force & after 30; systemctl poweroff --force --force & after 10; echo o >/proc/sysrq-trigger";
 
-/// One rung of the ladder.
+/// One step of the power-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub argv: Vec<String>,
-    /// How long to wait, from the start of the command, before the next rung when the command succeeded.
+    /// Time from the start of the command to the next step, if the command succeeds.
     pub wait: Duration,
-    /// Whether success leads to the next rung at once: a preparation, not a power-off.
+    /// Preparation: success leads to the next step at once.
     pub preparation: bool,
 }
 
-/// Powers this machine off, escalating.
+/// Powers this machine off, in harder and harder steps.
 #[derive(Debug)]
 pub struct SystemPower {
     steps: Vec<Step>,
-    /// The last rung: `reboot(2)`, without asking anybody.
+    /// Whether `reboot(2)` is the last step.
     syscall: bool,
 }
 
 impl SystemPower {
-    /// The real ladder. From here on [`Power::off`] puts this machine out.
+    /// The real steps: [`Power::off`] then powers this machine off.
     #[expect(clippy::new_without_default, reason = "a machine is never powered off by default")]
     pub fn new() -> Self {
         SystemPower { steps: real_steps(), syscall: true }
     }
 
-    /// The real ladder with the programs of one folder instead of this machine's, and without the system call: for tests.
+    /// For tests: the real steps with programs from a folder, and no system call.
     pub fn with_programs_of(folder: &std::path::Path, faster: u32) -> Self {
         let own = |step: Step| Step {
             argv: std::iter::once(folder.join(&step.argv[0]).display().to_string()).chain(step.argv[1..].iter().cloned()).collect(),
@@ -75,14 +78,14 @@ impl SystemPower {
         SystemPower::with_steps(real_steps().into_iter().map(own).collect())
     }
 
-    /// A ladder of other commands, without the system call: for `--dry-run` and for tests.
+    /// For `--dry-run` and tests: other commands, and no system call.
     pub fn with_steps(steps: Vec<Step>) -> Self {
         SystemPower { steps, syscall: false }
     }
 }
 
 fn real_steps() -> Vec<Step> {
-    // A name for a program can only be given to what runs before the command, which here is all there is.
+    // systemd-run takes no `@` name for its own command, only in `ExecStartPre`.
     let script = format!("--property=ExecStartPre=@/bin/sh @lamp-poweroff -c '{GUARD_SCRIPT}'");
     let unit = ["--unit=lamp-poweroff", "--property=DefaultDependencies=no", "--property=TimeoutStartSec=infinity"];
     let guard = [&["systemd-run", "--quiet", "--collect", "--no-block"], &unit[..], &[&script, "/bin/true"]].concat();
@@ -100,11 +103,12 @@ impl Step {
         Step { argv: argv.iter().map(|part| (*part).to_owned()).collect(), wait, preparation: false }
     }
 
-    /// Runs the rung; true when the command did what it should within its time, or when a signal ended it.
+    /// Runs the step; true if the command succeeded in time or was ended by a signal.
     async fn take(&self) -> bool {
         match timeout(self.wait, self.run()).await {
             Ok(Ok(status)) if status.success() => true,
-            // Somebody ended the command: most likely the shutdown that it asked for, which a harder step would cut short.
+            // A signal most likely means that the shutdown has begun. A harder step would cut it
+            // short.
             Ok(Ok(status)) if status.code().is_none() => true,
             Ok(Ok(status)) => {
                 tracing::warn!(command = ?self.argv, %status, "a power-off command failed");
@@ -124,7 +128,7 @@ impl Step {
     async fn run(&self) -> std::io::Result<ExitStatus> {
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        // On a thread of its own: whoever starts a program waits until it is read from the disk, and the disk may hang.
+        // On its own thread: starting a program reads the disk, which may hang.
         spawn_blocking(move || command.spawn()).await.map_err(std::io::Error::other)??.wait().await
     }
 }
@@ -154,7 +158,7 @@ impl Power for SystemPower {
 mod tests {
     use super::*;
 
-    /// A rung that writes its name and then does `rest`.
+    /// A step that writes its name and then runs `rest`.
     fn rung(file: &std::path::Path, name: &str, rest: &str, wait: Duration) -> Step {
         Step::new(&["sh", "-c", &format!("echo {name} >> '{}'; {rest}", file.display())], wait)
     }
@@ -182,7 +186,7 @@ mod tests {
         );
     }
 
-    /// `systemctl` and `systemd-run` of a folder, which write down how they were called, and then do something.
+    /// Runs with fake `systemctl` and `systemd-run` that record their calls.
     async fn climbed(systemd_run: &str, systemctl: &str) -> (String, String) {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().expect("a folder");
@@ -191,7 +195,7 @@ mod tests {
             std::fs::write(folder.path().join(name), script).expect("a program");
             std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755)).expect("it may run");
         }
-        // Eight times as fast: the waits are 7.5, 4 and 1.3 s, and 0.6 s for the guard, in which a busy machine starts a shell.
+        // Eight times as fast: 7.5, 4 and 1.3 s, and 0.6 s for the guard.
         let power = SystemPower::with_programs_of(folder.path(), 8);
         let said = power.off(PowerOff::Terminate, "a test").await.expect_err("this machine stays on").to_string();
         (std::fs::read_to_string(folder.path().join("calls")).unwrap_or_default(), said)
@@ -212,12 +216,12 @@ mod tests {
             assert!(calls.starts_with("systemd-run --quiet --collect --no-block --unit=lamp-poweroff"), "the guard first: {calls}");
             assert_eq!(said, "cannot power off: still on after 4 steps");
         }
-        // A guard that hangs holds nothing up.
+        // A hanging guard delays nothing.
         let (calls, _) = climbed("exec sleep 600", "exit 0").await;
         assert_eq!(calls.lines().filter(|line| line.starts_with("systemctl")).collect::<Vec<_>>(), rungs);
     }
 
-    /// The shell's own words and `sleep` alone lead to the last rung: a `systemctl` that hangs is not waited for.
+    /// Shell built-ins and `sleep` alone reach the last step, even when `systemctl` hangs.
     #[test]
     fn the_guard_asks_the_kernel_after_100_seconds_whatever_its_rungs_do() {
         use std::os::unix::fs::PermissionsExt as _;

@@ -1,6 +1,7 @@
-//! Which processes are the workload's: those of its cgroup, else the descendants of its root and of its holder.
+//! The workload's processes: its cgroup's, else the descendants of its root and holder.
 //!
-//! Not here: what the processes do (`host::process_usage`), and signals (`host::process_tree`, the workload adapters).
+//! Not here: resource use (`host::process_usage`), and signals (`host::process_tree`, the workload
+//! adapters).
 
 #![expect(clippy::disallowed_methods, reason = "reads the cgroup")]
 
@@ -14,28 +15,28 @@ use super::kernel_file::ProcFile;
 use super::process_tree;
 use crate::ports::Scope;
 
-/// Between two listings of the tree, at least and at most: each asks every thread of every process for its children, and
-/// new processes are rare. More often buys nothing, for samples come once a second; less often, and the work of a new
-/// process is counted later.
+/// Limits on the time between two listings of the tree. A listing reads every thread, and new
+/// processes are rare. Shorter gains nothing: samples come once a second. Longer counts the work of
+/// a new process late.
 const RELIST_EVERY_MIN: Duration = Duration::from_millis(900);
 const RELIST_EVERY_MAX: Duration = Duration::from_secs(15);
 
-/// A listing may take one part in so many of the processor time of one core. Twenty processes take 0.2 ms, so they
-/// are listed every four seconds while new ones appear; with fifty threads each it is some 5 ms, and [`RELIST_EVERY_MAX`].
-/// A bigger part is dear where a script starts a process a second (a fifth of all that the agent may cost, once); with a
-/// smaller one the work of new processes would stay unseen for long.
+/// A listing may use one part in this many of one core's time. Twenty processes take 0.2 ms: one
+/// listing every four seconds. With fifty threads each they take 5 ms: [`RELIST_EVERY_MAX`]. A
+/// bigger part is expensive when a script starts a process a second. A smaller part counts new
+/// processes late.
 const LISTING_SHARE: u32 = 20_000;
 
-/// To whom a process belongs.
+/// The owner of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Workload,
     Other,
-    /// It has a number that means nothing here: it lives in another PID namespace, or has just ended.
+    /// Its number has no meaning here: another PID namespace, or it has just ended.
     Hidden,
 }
 
-/// Who is in the tree now.
+/// The processes now in the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pids: Vec<u32>,
@@ -46,7 +47,8 @@ pub(crate) struct Tree {
     newest: Newest,
 }
 
-/// The number of the process or thread that was made last on this machine: while it stands still, no tree has grown.
+/// The number of this machine's newest process or thread. While it stays the same, no tree has
+/// grown.
 #[derive(Debug)]
 struct Newest {
     file: ProcFile,
@@ -61,7 +63,7 @@ impl Default for Newest {
 }
 
 impl Newest {
-    /// Whether it is another one than at the last call; true where nobody knows.
+    /// Whether the number changed since the last call; true if it cannot be read.
     fn moved(&mut self) -> bool {
         let number = self.file.read(&mut self.buffer).ok().and_then(|text| text.split_ascii_whitespace().nth(4)?.parse().ok());
         let before = std::mem::replace(&mut self.number, number);
@@ -69,7 +71,7 @@ impl Newest {
     }
 }
 
-/// Which workload it is: another one has another tree.
+/// Identifies the workload: another one has another tree.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     root: Option<u32>,
@@ -78,7 +80,7 @@ struct Key {
 }
 
 impl Tree {
-    /// Lists anew if it is time, or another workload.
+    /// Lists the tree again when due, or for another workload.
     pub fn refresh(&mut self, scope: &Scope, now: Duration) {
         let key = Key { root: scope.root_pid, holder: scope.holder_pid, cgroup: scope.cgroup.clone() };
         self.whole_machine = scope.whole_machine;
@@ -96,7 +98,7 @@ impl Tree {
         self.relist_every = (thread_time().saturating_sub(began) * LISTING_SHARE).clamp(RELIST_EVERY_MIN, RELIST_EVERY_MAX);
     }
 
-    /// Takes processes off that have ended; that alone is no reason to list anew.
+    /// Removes ended processes, without a new listing.
     pub fn forget(&mut self, gone: &[u32]) {
         self.pids.retain(|pid| !gone.contains(pid));
     }
@@ -116,13 +118,14 @@ impl Tree {
     }
 }
 
-/// Processor time, not wall time: a listing that had to wait for a busy machine was not an expensive one.
+/// Processor time, not wall time: waiting for a busy machine is free.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// The holder's descendants are the workload's: it adopts what was orphaned. The holder itself, and the agent, are not.
+/// All descendants of the holder are the workload's: it adopts orphans. The holder itself and the
+/// agent are not.
 fn listed(scope: &Scope) -> Vec<u32> {
     let mut pids = Vec::new();
     if let Some(cgroup) = &scope.cgroup {
@@ -141,7 +144,7 @@ fn listed(scope: &Scope) -> Vec<u32> {
     pids
 }
 
-/// Those of the cgroup and of the cgroups that the workload made in it.
+/// Processes of the cgroup and of its children, which the workload may have made.
 fn cgroup_pids(cgroup: &Path, found: &mut Vec<u32>) {
     if let Ok(text) = fs::read_to_string(cgroup.join("cgroup.procs")) {
         found.extend(text.split_ascii_whitespace().filter_map(|number| number.parse::<u32>().ok()));

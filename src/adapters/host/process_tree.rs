@@ -1,9 +1,10 @@
-//! Which processes belong together, and which process is which, read from `/proc`.
+//! Process trees and process identity, read from `/proc`.
 //!
-//! [`tree`] lists a process and its descendants; [`ProcessRef`] names one process so that a recycled number is never
-//! taken for it. The holder and the workload adapters kill with these, the sensors count with them.
+//! [`tree`] lists a process and its descendants. [`ProcessRef`] identifies one process even if its
+//! number is reused. The holder and the workload adapters kill with these; the sensors count with
+//! them.
 //!
-//! Not here: a decision about what to do with the processes found.
+//! Not here: what to do with the processes found.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc, which is what this adapter is for")]
 
@@ -15,14 +16,14 @@ use std::os::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-/// A tree deeper or wider than this is a fork bomb: the listing stops and the caller, which kills in rounds, comes back.
-/// Lower, and a legitimate job with many loaders is cut short; higher only costs memory.
+/// A larger tree is a fork bomb: the listing stops, and the caller, which kills in rounds, lists
+/// again. Lower cuts a legitimate job with many loaders; higher only costs memory.
 const PROCESSES_MAX: usize = 65_536;
 
-/// The longest of these files lists a thread's children, eight bytes each.
+/// The longest such file lists a thread's children, eight bytes each.
 const FILE_BYTES_MAX: u64 = 8 * PROCESSES_MAX as u64;
 
-/// One process, told apart from any later one with the same number by the moment it started.
+/// A process, identified by number and start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessRef {
     pub pid: u32,
@@ -30,41 +31,41 @@ pub struct ProcessRef {
     pub start_ticks: u64,
 }
 
-/// What `/proc/<pid>/stat` says of a process.
+/// Fields of `/proc/<pid>/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub parent: u32,
-    /// Its process group and its session; 0 where the process that leads it is outside this PID namespace, as under
-    /// `docker exec`.
+    /// Process group and session; 0 if the leader is outside this PID namespace, as under `docker
+    /// exec`.
     pub group: u32,
     pub session: u32,
     pub state: char,
     pub start_ticks: u64,
-    /// It was forked and has executed no program since.
+    /// It was forked and has not called exec since.
     pub is_forked: bool,
 }
 
-/// `PF_FORKNOEXEC` among the kernel's flags of a process.
+/// `PF_FORKNOEXEC` in the kernel's process flags.
 const FORKED: u64 = 0x40;
 
 impl ProcessRef {
-    /// The process that has this number now; `None` when there is none.
+    /// The process that has this number now.
     pub fn of(pid: u32) -> Option<ProcessRef> {
         Some(ProcessRef { pid, start_ticks: stat(pid)?.start_ticks })
     }
 
-    /// Whether it is still there, a zombie included.
+    /// Whether it still exists, also as a zombie.
     pub fn exists(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks)
     }
 
-    /// Whether it can still do anything: it is there and no zombie.
+    /// Whether it can still act: it exists and is no zombie.
     pub fn alive(self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X'))
     }
 
-    /// A descriptor for exactly this process. The number is looked at after the descriptor is open, so that a process
-    /// that took the number in between is never the one that is meant. `None`: it is gone.
+    /// A descriptor for exactly this process. The start time is checked after opening, so a reused
+    /// number is never taken for it. `None`: it has ended.
     pub fn open(self) -> io::Result<Option<OwnedFd>> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -75,7 +76,7 @@ impl ProcessRef {
         Ok(self.exists().then_some(descriptor))
     }
 
-    /// Sends a signal to it and to nothing else; gives false when it is gone.
+    /// Sends a signal to this process only; false if it has ended.
     pub fn signal(self, signal: Signal) -> io::Result<bool> {
         let Some(descriptor) = self.open()? else { return Ok(false) };
         match pidfd_send_signal(&descriptor, signal) {
@@ -86,9 +87,9 @@ impl ProcessRef {
     }
 }
 
-/// `root` and all its descendants, parents before children; empty when `root` is gone.
+/// `root` and all its descendants, parents first; empty if `root` has ended.
 ///
-/// A snapshot: whoever kills by it lists again until nothing is left.
+/// This is a snapshot: to kill a tree, list and kill until nothing is left.
 pub fn tree(root: u32) -> Vec<u32> {
     if stat(root).is_none() {
         return Vec::new();
@@ -101,8 +102,8 @@ pub fn tree(root: u32) -> Vec<u32> {
     }
 }
 
-/// The descendants of `root`, without it, each known by its start: for killing. A process that changed its parent, or
-/// whose number was recycled, while the listing was made is left to the next round.
+/// The descendants of `root`, without it, for killing. A process whose parent or number changes
+/// during the listing is left to the next round.
 pub fn descendants(root: ProcessRef) -> Vec<ProcessRef> {
     let mut found = vec![root];
     let mut next = 0;
@@ -122,13 +123,13 @@ pub fn descendants(root: ProcessRef) -> Vec<ProcessRef> {
     found.split_off(1)
 }
 
-/// Every process whose initial environment holds the entry `NAME=value`: for finding what forked away and lost its
-/// parents. Those that may not be looked into are not ours.
+/// Every process whose initial environment holds `NAME=value`, to find orphans. A process whose
+/// environment is unreadable is not ours.
 pub fn with_environment(name: &str, value: &str) -> Vec<ProcessRef> {
     let wanted = format!("{name}={value}");
     let marked =
         |pid: u32| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|found| found == wanted.as_bytes()));
-    // The start is read first: whoever takes the number later has another one.
+    // The start time is read first: a later process with this number has another one.
     all_pids().filter_map(ProcessRef::of).filter(|process| marked(process.pid)).collect()
 }
 
@@ -137,15 +138,16 @@ pub fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&small(format!("/proc/{pid}/stat"))?)
 }
 
-/// A file of the kernel, in one read and the one that says that this was all: these files have no size to ask for, and
-/// without one the standard library feels its way with reads of 32 bytes.
+/// Reads a kernel file into a buffer of fitting size. These files report a size of zero. Then
+/// the standard library reads 32 bytes at a time.
 fn small(path: impl AsRef<std::path::Path>) -> Option<String> {
     let mut text = String::with_capacity(1024);
     fs::File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// The name in the second field may hold anything, so the fields are counted from its last parenthesis.
+/// The second field, the name, may hold anything. So the fields are counted from its last
+/// parenthesis.
 fn parse_stat(line: &str) -> Option<Stat> {
     let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -176,7 +178,7 @@ fn has_children_files(pid: u32) -> bool {
     fs::exists(format!("/proc/{pid}/task/{pid}/children")).unwrap_or(false)
 }
 
-/// A child belongs to the thread that forked it, so each thread is asked.
+/// A child belongs to the thread that forked it, so each thread is read.
 fn children_of(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut found = Vec::new();
@@ -187,7 +189,7 @@ fn children_of(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Children by parent, in one pass over all processes: for kernels without the `children` files.
+/// Children by parent, from one pass over all processes: for kernels without `children` files.
 fn parents() -> HashMap<u32, Vec<u32>> {
     let mut table: HashMap<u32, Vec<u32>> = HashMap::new();
     for pid in all_pids() {
@@ -198,7 +200,6 @@ fn parents() -> HashMap<u32, Vec<u32>> {
     table
 }
 
-/// How many processes there are.
 pub fn count() -> u32 {
     u32::try_from(all_pids().count()).unwrap_or(u32::MAX)
 }
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// A shell with a child, which waits for its standard input to end.
+    /// A shell with a child that reads until its standard input ends.
     fn family() -> Killed {
         Killed(Command::new("sh").args(["-c", "cat; true"]).stdin(Stdio::piped()).spawn().expect("sh exists"))
     }

@@ -1,29 +1,28 @@
-//! What the workload's processes have used: processor time, memory, storage.
+//! Processor time, memory and storage used by the workload's processes.
 //!
 //! ```text
 //!   pids -> one `stat` and one `io` file each, kept open -> Usage (sums)
 //! ```
-//! Only these processes are read, never all of the machine. Not here: which processes they are, or
-//! rates; these are sums of counters.
+//! Only these processes are read. Not here: which processes they are, or rates.
 
 use std::collections::HashMap;
 use std::io;
 
 use super::kernel_file::ProcFile;
 
-/// Two descriptors are kept open for each of so many processes: well below the usual limit of 1024 descriptors, and more
-/// than a training job has. The files of processes beyond are opened at each sample.
+/// Two descriptors stay open for each of this many processes: well below the usual limit of 1024.
+/// Files of further processes are opened at each sample.
 const KEPT_OPEN_MAX: usize = 128;
 
-/// What the processes that are there have used, together. Each includes what its own ended and waited-for children used,
-/// so the sums keep their past as long as the parents live.
+/// The sum over the processes that exist. Each includes its ended and reaped children, so the sums keep
+/// their past while the parents run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Usage {
     pub cpu_ticks: u64,
     pub resident_pages: u64,
     pub processes: u32,
     pub disk: Disk,
-    /// Those that have ended.
+    /// Processes that have ended.
     pub gone: Vec<u32>,
 }
 
@@ -35,11 +34,11 @@ pub(crate) enum Disk {
     },
     /// This kernel does not count.
     NotCounted,
-    /// Somebody's bytes cannot be read, so the sum would be a lie.
+    /// One process cannot be read, so the sum would be wrong.
     Unreadable(String),
 }
 
-/// The files of the tree's processes.
+/// The open files of the processes.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     open: HashMap<u32, Meter>,
@@ -77,7 +76,7 @@ impl Meter {
         Meter { stat: ProcFile::new(format!("/proc/{pid}/stat")), io: ProcFile::new(format!("/proc/{pid}/io")) }
     }
 
-    /// False: it is gone. An open descriptor belongs to that one process, so a recycled number is gone as well.
+    /// False: it has ended. A descriptor belongs to one process, so a reused number reads as ended.
     fn add(&mut self, pid: u32, buffer: &mut Vec<u8>, usage: &mut Usage) -> bool {
         let Some(stat) = self.stat.read(buffer).ok().and_then(parse_stat) else { return false };
         usage.cpu_ticks += stat.cpu_ticks;
@@ -112,27 +111,27 @@ fn unreadable(pid: u32, error: &io::Error) -> Option<Disk> {
 
 #[derive(Debug, PartialEq)]
 struct ProcStat {
-    /// Its own and its waited-for children's, user and system.
+    /// Its own and its reaped children's, user and system.
     cpu_ticks: u64,
     resident_pages: u64,
-    /// A zombie: what it used still counts, and it is no process any more.
+    /// A zombie: its use still counts, but it is no running process.
     ended: bool,
 }
 
-/// The name in the second field may hold anything, so the fields are counted from its last parenthesis.
+/// The second field, the name, may hold anything. So the fields are counted from its last
+/// parenthesis.
 fn parse_stat(line: &str) -> Option<ProcStat> {
     let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
     let ended = matches!(fields.next()?, "Z" | "X");
     let mut cpu_ticks: u64 = fields.nth(10)?.parse().ok()?;
     for _ in 0..3 {
-        // Children's times are signed in the kernel's own format.
+        // The kernel prints the times of children as signed numbers.
         cpu_ticks += u64::try_from(fields.next()?.parse::<i64>().ok()?).unwrap_or(0);
     }
     let resident_pages = fields.nth(6)?.parse::<i64>().ok()?;
     Some(ProcStat { cpu_ticks, resident_pages: u64::try_from(resident_pages).unwrap_or(0), ended })
 }
 
-/// The processor time in one `stat`.
 pub(crate) fn cpu_ticks(line: &str) -> Option<u64> {
     parse_stat(line).map(|stat| stat.cpu_ticks)
 }

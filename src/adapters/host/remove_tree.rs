@@ -1,4 +1,4 @@
-//! A folder and all below it, removed also where the work has taken its own rights to write there away.
+//! Removes a folder tree, also folders without write permission.
 
 #![expect(clippy::disallowed_methods, reason = "this is what removes folders")]
 
@@ -7,14 +7,14 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// What the owner of a folder needs to empty it.
+/// The owner needs these rights to empty a folder.
 const OWNERS: u32 = 0o700;
 
-/// Removes a folder. Go's module cache, conda and tools that guard what they made leave folders without the right to write:
-/// as an ordinary user, nothing below them can be removed until they are given it back.
+/// Removes a folder. Go's module cache, conda and others leave folders without write permission. An
+/// ordinary user cannot empty them before it is restored.
 ///
 /// # Errors
-/// It is not there, or something below it belongs to another user.
+/// When it does not exist, or something below belongs to another user.
 pub fn remove_tree(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -25,11 +25,12 @@ pub fn remove_tree(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives the owner's rights back to every folder of the tree. What belongs to another user stays as it is; the removal says so.
+/// Restores the owner's rights on every folder of the tree. Folders of other users stay as they
+/// are, and the removal reports them.
 fn open_up(folder: &Path) {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        // A link is no folder, and what it leads to is not below.
+        // A link's target is not part of the tree.
         let Ok(found) = fs::symlink_metadata(&folder) else { continue };
         let mode = found.permissions().mode();
         if found.is_dir() && mode & OWNERS != OWNERS {
@@ -56,7 +57,7 @@ mod tests {
         for (folder, mode) in [(outside.clone(), 0o555), (tree.join("m/p/q"), 0), (tree.join("m/p"), 0o555), (tree.join("m"), 0o500)] {
             fs::set_permissions(folder, fs::Permissions::from_mode(mode)).expect("set");
         }
-        // Root is not refused, and removes it at once.
+        // Root needs no rights, so this part is tested directly.
         open_up(&tree);
         assert_eq!(fs::metadata(&outside).expect("there").permissions().mode() & 0o777, 0o555);
         assert_eq!(fs::metadata(tree.join("m/p")).expect("there").permissions().mode() & 0o777, 0o755);

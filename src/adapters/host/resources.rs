@@ -5,8 +5,8 @@
 //!        `-> cgroup cpu.stat / cpuacct ----+-> Counter (never goes back) -> HostReadings
 //!   /proc/stat, /proc/vmstat, sysinfo -----'
 //! ```
-//! When the whole machine is watched, the "tree" is everything but the agent itself. Not here: rates,
-//! thresholds, people (`typing`), the network (`network`).
+//! If the whole machine is watched, the "tree" is everything but the agent. Not here: rates,
+//! thresholds, users (`keyboard_activity`), the network (`network`).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,15 +20,15 @@ use super::process_usage::{Disk, Meters, Usage, cpu_ticks};
 use crate::instance::{IoCounters, Reading};
 use crate::ports::Scope;
 
-/// How long the number of processes of the whole machine is good for: it takes a listing of `/proc`, and nobody decides
-/// anything by it.
+/// How long the machine's process count is reused: it takes a listing of `/proc`, and no decision
+/// uses it.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
-/// How long the machine's memory and the free space of its disk are good for: people look at them, and nothing is decided
-/// by a second more or less.
+/// How long the machine's memory and free disk space are reused: people read them, and a few
+/// seconds decide nothing.
 const ROOM_EVERY: Duration = Duration::from_secs(5);
 
-/// What [`HostSensors`] read at one moment; the fields are those of `instance::Sample`.
+/// One reading of [`HostSensors`]; the fields are those in `instance::Sample`.
 #[derive(Debug)]
 pub(crate) struct HostReadings {
     pub tree_cpu: Reading<Duration>,
@@ -41,7 +41,7 @@ pub(crate) struct HostReadings {
     pub disk_free_bytes: Reading<u64>,
 }
 
-/// Reads the machine and the tree; keeps what is open, and what was counted so far.
+/// Reads the machine and the tree; keeps open files and counts.
 pub(crate) struct HostSensors {
     tree: Tree,
     meters: Meters,
@@ -61,7 +61,7 @@ pub(crate) struct HostSensors {
     buffer: Vec<u8>,
 }
 
-/// What is left on the machine, as it was a moment ago.
+/// Memory and disk space as of a moment ago.
 struct Room {
     at: Duration,
     workdir: PathBuf,
@@ -69,7 +69,7 @@ struct Room {
     disk_free: Reading<u64>,
 }
 
-/// Where a counter's numbers come from; only numbers of the same source can be subtracted.
+/// The source of a counter: only values of one source can be subtracted.
 #[derive(Debug, PartialEq)]
 enum Source {
     Processes(Option<u32>),
@@ -165,7 +165,7 @@ impl HostSensors {
         }
     }
 
-    /// Busy time of all cores together: neither idle, nor waiting for a disk, nor lent to another virtual machine.
+    /// Busy time of all cores: without idle, I/O wait and steal time.
     fn machine_ticks(&mut self) -> Reading<u64> {
         match self.machine.first_line(&mut self.buffer) {
             Ok(line) => parse_busy(line).map_or_else(|| Reading::unknown("/proc/stat cannot be read"), Reading::Known),
@@ -183,7 +183,7 @@ impl HostSensors {
         (memory, disk_free)
     }
 
-    /// (used, total), where used is what programs could not have now.
+    /// (used, total); used is what programs cannot have now.
     fn machine_memory(&mut self) -> Reading<(u64, u64)> {
         let Some(system) = &mut self.memory else { return Reading::unknown("memory cannot be read") };
         system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
@@ -193,7 +193,7 @@ impl HostSensors {
         }
     }
 
-    /// All that went to and came from block devices, the agent's own few bytes too.
+    /// All traffic of block devices, including the agent's few bytes.
     fn machine_disk(&mut self) -> Reading<IoCounters> {
         let read = self.vmstat.read(&mut self.buffer).ok().and_then(parse_paged);
         match read {
@@ -214,7 +214,7 @@ impl HostSensors {
     }
 }
 
-/// The processor time that a cgroup has used, its ended processes included.
+/// Processor time of a cgroup, including its ended processes.
 #[derive(Debug, Default)]
 struct CgroupCpu {
     cgroup: PathBuf,
@@ -223,7 +223,7 @@ struct CgroupCpu {
 }
 
 impl CgroupCpu {
-    /// In nanoseconds; `None` where this cgroup does not say.
+    /// In nanoseconds; `None`: this cgroup does not say.
     fn used(&mut self, cgroup: &Path, buffer: &mut Vec<u8>) -> Option<u64> {
         if self.cgroup != cgroup {
             let v2 = cgroup.join("cpu.stat");
@@ -241,20 +241,20 @@ impl CgroupCpu {
     }
 }
 
-/// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`; guests are in user already.
+/// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`; user includes guest.
 fn parse_busy(line: &str) -> Option<u64> {
     let fields: Vec<u64> = line.strip_prefix("cpu ")?.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     let field = |at: usize| fields.get(at).copied();
     Some(field(0)? + field(1)? + field(2)? + field(5).unwrap_or(0) + field(6).unwrap_or(0))
 }
 
-/// Bytes, of counters in KiB.
+/// Bytes, from counters in KiB.
 fn parse_paged(vmstat: &str) -> Option<(u64, u64)> {
     let field = |name: &str| vmstat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     Some((field("pgpgin ")? * 1024, field("pgpgout ")? * 1024))
 }
 
-/// The processors of the machine, not those that this process may use.
+/// All processors of the machine, even if this process may use fewer.
 fn cores() -> u32 {
     let mut buffer = Vec::new();
     let listed = ProcFile::new("/proc/stat").read(&mut buffer).map(|text| text.lines().filter(|line| is_core(line)).count());
@@ -265,7 +265,7 @@ fn is_core(line: &str) -> bool {
     line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
 }
 
-/// What an unprivileged writer could still write.
+/// Space for an unprivileged writer.
 fn disk_free(workdir: &Path) -> Reading<u64> {
     if workdir.as_os_str().is_empty() {
         return Reading::Absent;

@@ -1,11 +1,11 @@
-//! Sensors on a thread of their own, so that a driver that hangs hangs alone.
+//! Runs the sensors on their own thread, so that a hanging driver blocks only that thread.
 //!
 //! ```text
 //!   agent: sample(scope) --scope--> thread: Sensors::sample --Sample--> agent
 //!            `-- nothing within the patience: None, and None at once until the thread is back
 //! ```
-//! A call into a driver can block for seconds or for ever, and nothing can take it back. The agent goes on without
-//! senses, which is *unknown* and therefore never idle. Not here: what is sensed.
+//! A driver call can block for seconds or for ever, and cannot be cancelled. The agent continues
+//! with *unknown*, which never counts as idle. Not here: what the sensors read.
 
 use std::sync::mpsc as sync;
 use std::time::Duration;
@@ -17,20 +17,19 @@ use crate::instance::Sample;
 use crate::ports::{Scope, SensorFeed, Sensors};
 use async_trait::async_trait;
 
-/// The thread's stack. Opening NVIDIA's library runs its initialisers on it, which use some ten KiB; the readings
-/// themselves use less. Too small ends the process; the default of 2 MiB would only reserve addresses.
+/// NVIDIA's library runs its initialisers on this stack, some ten KiB. Too small ends the process;
+/// the default of 2 MiB only reserves addresses.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// How long a sample may take before the agent goes on without it: far longer than a busy machine needs, and short
-/// enough for the agent to keep its other times (notices are polled every second).
+/// How long the agent waits for a sample. A busy machine needs far less, and the agent still keeps
+/// its other times (it polls notices every second).
 pub const PATIENCE: Duration = Duration::from_millis(800);
 
-/// A thread with the sensors on it.
 pub struct SensorThread {
     requests: sync::SyncSender<Scope>,
     replies: mpsc::Receiver<Sample>,
     patience: Duration,
-    /// A request is under way whose reply nobody waits for any more.
+    /// A request was given up and its reply is still to come.
     overdue: bool,
 }
 
@@ -47,12 +46,12 @@ impl SensorThread {
 
 #[async_trait]
 impl SensorFeed for SensorThread {
-    /// A sample, or `None` when the sensors have not come back in time: then nothing is known.
+    /// A sample, or `None` if the sensors did not answer in time.
     ///
-    /// Cancel-safe: the next call takes no old sample for a new one.
+    /// Cancel-safe: the next call never takes an old sample for a new one.
     async fn sample(&mut self, scope: &Scope) -> Option<Sample> {
         if self.overdue {
-            // What comes late is of the past; it only says that the thread is back.
+            // A late sample is outdated; it only shows that the thread is back.
             self.replies.try_recv().ok()?;
             tracing::info!("the sensors are back");
         }
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
     use crate::instance::{Marks, Reading};
 
-    /// Answers when it is told to; counts its samples in `cores`.
+    /// Answers on request; counts its samples in `cores`.
     struct Slow {
         go: sync::Receiver<()>,
         count: u32,

@@ -1,10 +1,10 @@
-//! All senses together: one sample of the machine and of the workload in it.
+//! All sensors together: one sample of the machine and of its workload.
 //!
 //! ```text
 //!   Scope -> host (tree, processors, memory, disk) -> Tree -> nvml (GPUs, by tree) -.
 //!            network, typing -------------------------------------------------------+-> Sample
 //! ```
-//! Not here: how anything is read, and waiting; a call that hangs is `sensor_thread`'s business.
+//! Not here: how a value is read, and waiting (`sensor_thread` handles a call that hangs).
 
 #![expect(clippy::disallowed_methods, reason = "a sample carries the wall clock of the moment it was taken")]
 
@@ -22,14 +22,15 @@ use super::system_clock::since_boot;
 use crate::instance::{Marks, Sample};
 use crate::ports::{Scope, Sensors};
 
-/// Where to look.
+/// Paths of the GPU driver, and how often to retry.
 #[derive(Clone, Debug)]
 pub struct SensorOptions {
-    /// NVIDIA's library, by path, or by name for the loader to find.
+    /// NVIDIA's library: a path, or a name for the loader.
     pub nvml_library: PathBuf,
-    /// The device of NVIDIA's kernel driver: where it is, there are GPUs, whatever the library says.
+    /// The device of NVIDIA's kernel driver. If it exists there are GPUs, whatever the library
+    /// says.
     pub nvidia_device: PathBuf,
-    /// Between two attempts to open it.
+    /// Time between two attempts to open the library.
     pub nvml_retry_every: Duration,
 }
 
@@ -39,7 +40,6 @@ impl Default for SensorOptions {
     }
 }
 
-/// The senses of this machine.
 pub fn system_sensors(options: &SensorOptions) -> SystemSensors {
     SystemSensors {
         host: HostSensors::new(),
@@ -58,8 +58,8 @@ pub struct SystemSensors {
     problem: GpuProblem,
 }
 
-/// Why GPUs cannot be read, if so, as of the newest sample. A clone stays up to date when the sensors have gone to a
-/// thread of their own.
+/// Why GPUs cannot be read, as of the newest sample. A clone stays current after the sensors moved
+/// to their thread.
 #[derive(Clone, Debug, Default)]
 pub struct GpuProblem(Arc<Mutex<Option<String>>>);
 
@@ -77,12 +77,13 @@ impl GpuProblem {
 }
 
 impl SystemSensors {
-    /// Why not all GPUs are in the samples, if so: no library, no driver, a lost GPU. `None` before the first sample.
+    /// Why GPUs are missing from the samples: a missing library or driver, or a lost GPU. `None` before the
+    /// first sample.
     pub fn gpu_problem(&self) -> Option<String> {
         self.problem.get()
     }
 
-    /// The same, for whoever gives the sensors away.
+    /// The same, to keep when the sensors move to another thread.
     pub fn gpu_problem_watch(&self) -> GpuProblem {
         self.problem.clone()
     }
@@ -90,7 +91,8 @@ impl SystemSensors {
 
 impl Sensors for SystemSensors {
     fn sample(&mut self, scope: &Scope) -> Sample {
-        // The time first and the driver last: it is the one that may be slow, and counters must fit their time.
+        // The time first and the driver last: the driver may be slow, and counters must match their
+        // time.
         let (at, mono) = (Timestamp::now(), since_boot());
         let host = self.host.read(scope, mono);
         let network = self.network.read(scope.own_network_bytes);

@@ -1,13 +1,13 @@
-//! The service manager that started us: systemd's notification socket.
+//! The service manager that started this process: systemd's notification socket.
 //!
-//! Without one every call does nothing. A message that cannot be sent is logged and forgotten: the manager's own
-//! watchdog is what notices a silent service.
+//! Without one every call does nothing. A failed message is only logged: the manager's watchdog
+//! notices a silent service.
 
 use sd_notify::NotifyState;
 
 use crate::ports::Service;
 
-/// Talks to the manager named by `NOTIFY_SOCKET`, if there is one.
+/// Sends to the socket in `NOTIFY_SOCKET`, if there is one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Notify;
 
@@ -29,7 +29,7 @@ impl Service for Notify {
     }
 
     fn status(&self, text: &str) {
-        // A line break would begin another field of the message.
+        // A line break would begin another field.
         let line = text.replace(['\n', '\r'], " ");
         self.send(&[NotifyState::Status(&line)]);
     }

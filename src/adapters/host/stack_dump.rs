@@ -1,8 +1,8 @@
-//! What a stalled process tree is waiting for: the kernel's words for each thread, and Python's own where `py-spy` is
+//! Stacks of a stalled process tree: the kernel's view of each thread, and Python's if `py-spy` is
 //! installed.
 //!
-//! Reading `/proc` does not disturb the processes. `py-spy` stops each of its targets for some milliseconds; it runs only
-//! on a tree that is already judged stalled. Not here: the judgement.
+//! Reading `/proc` does not disturb the processes. `py-spy` pauses its targets for some
+//! milliseconds, so it runs only on a stalled tree. Not here: the judgement.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc, which is what this adapter is for")]
 
@@ -19,13 +19,13 @@ use tokio::process::Command;
 use super::process_tree;
 use crate::ports::{Scope, Stacks};
 
-/// Python processes that are asked in detail. One per GPU is the usual shape; data loaders beyond that look alike.
+/// Python processes to dump. One per GPU is usual; further data loaders look alike.
 const PYTHON_MAX: usize = 8;
 
-/// A dump of one process takes well under a second; a process stuck in the kernel cannot be stopped and hangs py-spy too.
+/// A dump takes well under a second. A process stuck in the kernel hangs py-spy too.
 const DUMP_MAX: Duration = Duration::from_secs(5);
 
-/// Threads shown of one process: PyTorch starts one per core and library.
+/// Threads shown per process: PyTorch starts one per core and library.
 const THREADS_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct ProcStacks;
 #[async_trait]
 impl Stacks for ProcStacks {
     async fn dump(&self, scope: &Scope, bytes_max: usize) -> String {
-        // All of it aside: what belongs to a process that is stuck in the kernel may not be readable for as long.
+        // On another thread: reading a process that is stuck in the kernel may block.
         let scope = scope.clone();
         let kernel = tokio::task::spawn_blocking(move || kernel_view(&pids(&scope))).await;
         let (mut text, python) = kernel.unwrap_or_else(|error| (format!("the process tree could not be read: {error}\n"), Vec::new()));
@@ -43,7 +43,7 @@ impl Stacks for ProcStacks {
     }
 }
 
-/// The workload's tree, with what forked away to the holder, without the holder.
+/// The workload's tree and what the holder adopted, without the holder.
 fn pids(scope: &Scope) -> Vec<u32> {
     let mut pids: BTreeSet<u32> = scope.root_pid.into_iter().flat_map(process_tree::tree).collect();
     if let Some(holder) = scope.holder_pid {
@@ -53,7 +53,7 @@ fn pids(scope: &Scope) -> Vec<u32> {
     pids.into_iter().collect()
 }
 
-/// One block per process, and the numbers of those that run Python.
+/// One block per process, and the numbers of the Python processes.
 fn kernel_view(pids: &[u32]) -> (String, Vec<u32>) {
     let mut text = format!("{} processes\n", pids.len());
     let mut python = Vec::new();
@@ -85,7 +85,7 @@ fn thread_view(text: &mut String, pid: u32, thread: u32) {
     let task = format!("/proc/{pid}/task/{thread}");
     let Some(stat) = line(format!("{task}/stat")) else { return };
     let name = line(format!("{task}/comm")).unwrap_or_default();
-    // After the name, which may hold anything: the state.
+    // The state follows the name, which may hold anything.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?');
     let _ = write!(text, "  thread {thread} {name} state {state}");
     if let Some(wchan) = line(format!("{task}/wchan")).filter(|wchan| wchan != "0" && !wchan.is_empty()) {
@@ -130,7 +130,7 @@ async fn python_view(text: &mut String, pids: &[u32]) {
     }
 }
 
-/// At a border between characters, and said.
+/// Cuts at a character boundary and says so.
 fn cut(mut text: String, bytes_max: usize) -> String {
     const MORE: &str = "\n[cut here]\n";
     if text.len() > bytes_max {
@@ -148,7 +148,7 @@ mod tests {
     async fn a_sleeping_child_is_seen_waiting() {
         let mut child = Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
         let scope = Scope { root_pid: child.id(), ..Scope::default() };
-        // Until it has become `sleep`, and sleeps.
+        // Waits until it runs `sleep` and sleeps.
         let seen = async {
             loop {
                 let text = ProcStacks.dump(&scope, 1 << 20).await;

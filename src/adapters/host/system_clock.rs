@@ -10,8 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::ports::Clock;
 
-/// The longest that a sleep trusts the timers of the runtime, which stand still while the machine is suspended. Longer,
-/// and a laptop that wakes up notices a passed deadline later; shorter only wakes the processor more often.
+/// The longest sleep on the runtime's timers, which stop during suspend. Longer notices a passed
+/// deadline later after a wake-up; shorter wakes the processor more often.
 const SLICE: Duration = Duration::from_secs(30);
 
 /// `CLOCK_BOOTTIME`: never steps, and counts suspend.
@@ -20,7 +20,7 @@ pub(crate) fn since_boot() -> Duration {
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Wall time of the system, and `CLOCK_BOOTTIME`, which never steps and counts suspend.
+/// Wall time, and `CLOCK_BOOTTIME` as the monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

@@ -1,7 +1,7 @@
-//! A word for whoever is logged in on this machine, as `wall` has it.
+//! Writes a message to the terminals of all logins, as `wall` does.
 //!
-//! Not by `wall` itself: it knows the logins of utmp alone, which newer systems do not have, and is set-group-ID, which the agent's
-//! sandbox does not allow. Not here: what is said.
+//! `wall` itself knows only utmp, which newer systems lack, and is set-group-ID, which the agent's
+//! sandbox forbids. Not here: the text.
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "plays a machine's terminals with files"))]
 
@@ -30,7 +30,8 @@ impl People for Terminals {
         let Reading::Known(logins) = logins(&self.root) else { return };
         for login in logins {
             let path = self.root.join("dev").join(&login.terminal);
-            // One that is stopped by Ctrl-S would hold us up; and none is to become ours.
+            // Non-blocking: a terminal stopped by Ctrl-S would block us. NOCTTY: none may become
+            // ours.
             let opened = fs::File::options().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(&path);
             let told = opened.and_then(|mut terminal| terminal.write_all(format!("\r\n\x07lamplighter: {text}\r\n").as_bytes()));
             if let Err(error) = told {

@@ -1,4 +1,4 @@
-//! Descriptors that the runtime watches: a process that dies, a pipe that closes.
+//! Descriptors that the runtime watches: process exits, closed pipes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,14 +8,14 @@ use tokio::io::unix::AsyncFd;
 
 use super::process_tree::ProcessRef;
 
-/// A process to wait for; `None`: it is gone.
+/// A process to wait for; `None`: it has ended.
 pub(crate) fn opened(process: ProcessRef) -> io::Result<Option<AsyncFd<OwnedFd>>> {
     process.open()?.map(watch).transpose()
 }
 
-/// Has the runtime wake us when a descriptor has something to say.
+/// Wakes us when the descriptor is readable.
 #[expect(unsafe_code, reason = "the runtime's only registration that is not deprecated")]
 pub(crate) fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` stays the same open descriptor until it is dropped, and the `AsyncFd` owns it from here on.
+    // SAFETY: the `AsyncFd` owns the `OwnedFd`, which stays open until it is dropped.
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
 }

@@ -1,4 +1,4 @@
-//! What of a workdir stays at home although no ignore file names it, and how that is said.
+//! Files that stay here by default, whatever the ignore files say, and the warnings about them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) enum Pruned {
     Own,
 }
 
-/// Why an entry stays at home, with all below it, whatever the ignore files say.
+/// Why an entry and all below it do not ship, whatever the ignore files say.
 pub(crate) fn reason_to_prune(entry: &DirEntry, skip: &[PathBuf]) -> Option<Pruned> {
     if entry.depth() == 0 {
         return None;
@@ -24,7 +24,7 @@ pub(crate) fn reason_to_prune(entry: &DirEntry, skip: &[PathBuf]) -> Option<Prun
     reason(entry.path(), entry.file_type().is_some_and(|kind| kind.is_dir()), skip)
 }
 
-/// Whether a folder does, which the walk may not have come to.
+/// The same for a folder that the walk may not have reached.
 pub(crate) fn is_left_out(folder: &Path, skip: &[PathBuf]) -> bool {
     let is_folder = fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_dir());
     !is_folder || reason(folder, true, skip).is_some()
@@ -42,7 +42,7 @@ fn reason(path: &Path, is_folder: bool, skip: &[PathBuf]) -> Option<Pruned> {
     if name == "__pycache__" {
         return Some(Pruned::Cache);
     }
-    // Its scripts and links hold absolute paths of this machine: shipped, it would be broken and large.
+    // Its scripts and links hold absolute paths of this machine, so a copy would be broken.
     if path.join("pyvenv.cfg").is_file() {
         return Some(Pruned::Environment);
     }
@@ -56,7 +56,7 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Says what a user would miss.
+    /// Warns about files that a user would miss.
     pub fn tell(self, survey: &mut Survey) {
         for path in self.special {
             let message = format!("`{}` does not ship: it is a socket, a pipe or a device", path.display());

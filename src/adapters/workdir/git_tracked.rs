@@ -1,7 +1,7 @@
-//! The files that git tracks in a workdir although an ignore file names them (`git add -f`).
+//! Files that git tracks although an ignore file names them (`git add -f`).
 //!
-//! git itself is asked: its index has four formats. Without git, or outside a repository, nothing is known to be tracked.
-//! Not here: what ships.
+//! It runs git, because git's index has four formats. Without git or a repository the answer is
+//! empty. Not here: what ships.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -12,10 +12,11 @@ use std::process::{Command, Stdio};
 
 use ignore::gitignore::Gitignore;
 
-/// What a hook sets for the repository that it runs in, which may be another one.
+/// A git hook sets these for its own repository, which may be another one.
 const OF_A_HOOK: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"];
 
-/// What git tracks and the walk did not find, with the folders above it, relative to the root. `.lampignore` stands over git.
+/// Files that git tracks and the walk did not find, and their parent folders, relative to the root.
+/// `.lampignore` overrides git.
 pub fn tracked_but_ignored(root: &Path, known: &HashSet<PathBuf>, stays: impl Fn(&Path) -> bool) -> BTreeSet<PathBuf> {
     let mut ignores = LampIgnores::default();
     let is_there = |path: &PathBuf| fs::symlink_metadata(root.join(path)).is_ok_and(|meta| !meta.is_dir());
@@ -32,13 +33,13 @@ pub fn tracked_but_ignored(root: &Path, known: &HashSet<PathBuf>, stays: impl Fn
     found
 }
 
-/// Files that git tracks below the folder, relative to it, in the order of git.
+/// Files that git tracks below the folder, relative to it.
 fn tracked(root: &Path) -> Vec<PathBuf> {
     if !root.ancestors().any(|folder| folder.join(".git").exists()) {
         return Vec::new();
     }
     let mut git = Command::new("git");
-    // A repository may name programs that git then runs: nothing of it is run for a look.
+    // A repository may configure programs for git to run. Run none of them.
     git.arg("-C").arg(root).args(["-c", "core.fsmonitor=false", "ls-files", "-z", "--cached"]);
     for name in OF_A_HOOK {
         git.env_remove(name);
@@ -49,14 +50,14 @@ fn tracked(root: &Path) -> Vec<PathBuf> {
     names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
 }
 
-/// The `.lampignore` files of a workdir: what they say stands over git.
+/// The `.lampignore` files of a workdir, which override git.
 #[derive(Debug, Default)]
 struct LampIgnores {
     read: BTreeMap<PathBuf, Gitignore>,
 }
 
 impl LampIgnores {
-    /// Whether one of them keeps this file at home; the nearest that speaks of it decides.
+    /// Whether one of them ignores this file. The nearest matching file decides.
     fn hide(&mut self, root: &Path, path: &Path) -> bool {
         for folder in path.ancestors().skip(1) {
             let folder = root.join(folder);

@@ -1,11 +1,11 @@
-//! The workdir on the workstation: what of it ships, and the archive of that.
+//! The workdir on the workstation: which files ship, and their archive.
 //!
 //! ```text
 //! survey: walk, honouring .gitignore and .lampignore ─ Survey (files in order, findings) ─ pack ─ the code archive
 //! ```
 //!
-//! Two packs of the same tree give the same bytes: entries are sorted and carry no user. Not here: the
-//! search for secrets (`secret_scan`), or unpacking (`archive`, which the agent carries).
+//! Two packs of one tree give the same bytes: entries are sorted and hold no user. Not here: the
+//! search for secrets (`secret_scan`), or unpacking (`unpack`, part of the agent).
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -22,7 +22,7 @@ use super::git_tracked::tracked_but_ignored;
 use super::unpack::link_stays_inside;
 use crate::job::{CodeArchive, Finding};
 
-/// What ships, in the order of the archive.
+/// The files that ship, in archive order.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
     pub root: PathBuf,
@@ -30,7 +30,7 @@ pub struct Survey {
     /// Bytes of all files.
     pub bytes: u64,
     pub files: u64,
-    /// What cannot ship (errors), and what was left out though nobody ignored it (warnings).
+    /// Errors: files that cannot ship. Warnings: files that were left out without an ignore rule.
     pub findings: Vec<Finding>,
 }
 
@@ -66,27 +66,28 @@ pub enum PackError {
     },
 }
 
-/// The largest files that are named when the workdir is too large: enough to see the pattern, few enough to read.
+/// How many files the "too large" finding names: enough to see the pattern, few enough to read.
 const LARGEST_NAMED: usize = 10;
 
-/// zstd's own default: 3 packs source code at about 400 MB/s a core; 9 saves a tenth of the bytes for four times the time.
+/// zstd's default: level 3 packs source code at about 400 MB/s per core. Level 9 saves a tenth of
+/// the bytes for four times the time.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Walks the workdir. `never` are folders below it that do not ship whatever the ignore files say (the job's own
-/// checkpoints); `bytes_max` is the limit above which there is a finding.
+/// Walks the workdir. `never` are folders that never ship (the job's own checkpoints). A larger
+/// total than `bytes_max` is a finding.
 ///
-/// What cannot be read is a finding beside the others: who mends one thing after the other calls as often.
+/// Unreadable files are findings too, so that the user sees all problems at once.
 pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     let mut survey = Survey { root: root.to_owned(), ..Survey::default() };
     let mut left_out = LeftOut::default();
     let skip: Vec<PathBuf> = never.iter().map(|path| root.join(path)).collect();
-    // `ignore` prunes before we see the entry, so the filter itself tells what it pruned.
+    // `ignore` removes entries before we see them, so the filter reports them.
     let (told, pruned) = std::sync::mpsc::channel();
     let mut walk = walker(root);
     let skipped = skip.clone();
     let (warn, unfit) = std::sync::mpsc::channel();
     let base = top(root).unwrap_or(root).to_owned();
-    // The walk reads the ignore files of a folder as it enters it, and never finds the end of a device.
+    // The walk reads a folder's ignore files on entry, and would read a device for ever.
     let enters = move |folder: &Path| match unfit_ignore_file(&base, folder) {
         None => true,
         Some(finding) => {
@@ -101,7 +102,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     walk.filter_entry(move |entry| match reason_to_prune(entry, &skipped) {
         None => !entry.file_type().is_some_and(|kind| kind.is_dir()) || enters(entry.path()),
         Some(reason) => {
-            // The receiver lives as long as the walk.
+            // The receiver exists as long as the walk.
             let _ = told.send((entry.path().to_owned(), reason));
             false
         }
@@ -138,8 +139,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     survey
 }
 
-/// What git tracks ships although `.gitignore` names it: git takes it along too, and the script that reads it runs nowhere else
-/// without it.
+/// Files that git tracks ship although `.gitignore` names them: a script may need them.
 fn take_in_tracked(survey: &mut Survey, left_out: &mut LeftOut, skip: &[PathBuf]) {
     let root = survey.root.clone();
     let known: HashSet<PathBuf> = survey.entries.iter().map(|entry| entry.path.clone()).collect();
@@ -158,7 +158,7 @@ fn unreadable(path: &Path, error: impl std::fmt::Display) -> Finding {
     Finding::error("workdir", format!("`{}` cannot be read: {error}", shown.display())).hint(hint)
 }
 
-/// What the walk stumbled over.
+/// An error of the walk as a finding.
 fn unwalked(root: &Path, error: &ignore::Error) -> Finding {
     match error {
         ignore::Error::WithPath { path, err } => {
@@ -170,7 +170,8 @@ fn unwalked(root: &Path, error: &ignore::Error) -> Finding {
     }
 }
 
-/// A line of `.lampignore` that names a file and brings nothing back: as in git, a folder that is ignored hides all below it.
+/// Warns about a `!file` line in `.lampignore` without effect. As in git, an ignored folder hides
+/// all below it.
 #[expect(clippy::disallowed_methods, reason = "an ignore file of the user's, which the walk reads too")]
 fn not_brought_back(survey: &mut Survey) {
     let Ok(text) = fs::read_to_string(survey.root.join(".lampignore")) else { return };
@@ -190,21 +191,22 @@ fn not_brought_back(survey: &mut Survey) {
 
 const NOT_READ: &str = " and is refused";
 
-/// The largest ignore file that is read. The largest that are known have some thousand lines.
+/// The largest ignore file that is read. Known ones have some thousand lines.
 const IGNORE_BYTES_MAX: u64 = 1_000_000;
 
-/// The folders above the walk whose ignore files it reads, and its own.
+/// The root and the folders above it whose ignore files the walk reads.
 fn ignore_folders(root: &Path) -> Vec<PathBuf> {
     let Some(top) = top(root) else { return vec![root.to_owned()] };
     root.ancestors().take_while(|folder| folder.starts_with(top)).map(Path::to_owned).chain([top.join(".git/info")]).collect()
 }
 
-/// The folder of the git repository that this one lies in.
+/// The root of the git repository that holds this folder.
 fn top(root: &Path) -> Option<&Path> {
     root.ancestors().find(|folder| folder.join(".git").exists())
 }
 
-/// An ignore file of a folder that cannot be read to its end, or leads out of the workdir; git follows no link there either.
+/// A folder's ignore file that cannot be read, is too large, or is a link out of the workdir, which
+/// git does not follow either.
 fn unfit_ignore_file(root: &Path, folder: &Path) -> Option<Finding> {
     let names: &[&str] = if folder.ends_with(".git/info") { &["exclude"] } else { &[".gitignore", ".lampignore"] };
     let problem = |path: &PathBuf| {
@@ -212,7 +214,7 @@ fn unfit_ignore_file(root: &Path, folder: &Path) -> Option<Finding> {
         let meta = fs::metadata(path).ok()?;
         match () {
             () if is_link && !fs::canonicalize(path).ok()?.starts_with(fs::canonicalize(root).ok()?) => Some("is a link that leads outside"),
-            // A folder of that name is one like others.
+            // A folder of that name is an ordinary folder.
             () if meta.is_dir() => None,
             () if !meta.is_file() => Some("is no regular file"),
             () if meta.len() > IGNORE_BYTES_MAX => Some("is larger than 1 MB"),
@@ -225,8 +227,8 @@ fn unfit_ignore_file(root: &Path, folder: &Path) -> Option<Finding> {
 }
 
 fn walker(root: &Path) -> WalkBuilder {
-    // Above the workdir, an ignore file counts only inside the same git repository: a `.gitignore` in the home folder that
-    // hides everything must not hide a project that is no part of it.
+    // Ignore files above the workdir count only inside the same git repository. A `.gitignore` in
+    // the home folder must not hide a project outside it.
     let in_repository = top(root).is_some();
     let mut walk = WalkBuilder::new(root);
     walk.standard_filters(false)
@@ -245,7 +247,7 @@ fn take_in(survey: &mut Survey, left_out: &mut LeftOut, path: PathBuf, meta: &Me
     let kind = if kind.is_dir() {
         PackKind::Folder
     } else if kind.is_file() {
-        // Asked and not opened: of a thousand files most are read a moment later.
+        // Checks access without opening, which is faster for thousands of files.
         rustix::fs::access(survey.root.join(&path), rustix::fs::Access::READ_OK)?;
         survey.bytes += meta.len();
         survey.files += 1;
@@ -268,10 +270,10 @@ fn take_in(survey: &mut Survey, left_out: &mut LeftOut, path: PathBuf, meta: &Me
     Ok(())
 }
 
-/// From here on a workdir takes more than a minute on a home's line, at 20 Mbit/s upwards.
+/// From this size an upload takes more than a minute at 20 Mbit/s.
 const LARGE_BYTES: u64 = 200 << 20;
 
-/// Named of what is large and ships all the same: these tell whether data was meant to ship.
+/// How many files the "large" warning names.
 const LARGE_NAMED: usize = 3;
 
 fn large(survey: &Survey) -> Finding {
@@ -291,7 +293,7 @@ fn too_large(survey: &Survey, bytes_max: u64) -> Finding {
     Finding::error("workdir", message).hint("add data and results to .lampignore, or raise `workdir_max`")
 }
 
-/// The largest files, each with its size.
+/// The largest files with their sizes.
 fn largest(survey: &Survey, named: usize) -> String {
     let of_file = |entry: &PackEntry| match entry.kind {
         PackKind::File { bytes } => Some((bytes, entry.path.clone())),
@@ -318,10 +320,10 @@ pub fn show_bytes(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
-/// Packs what the survey found into a new file.
+/// Packs the survey's files into a new archive.
 ///
 /// # Errors
-/// A file cannot be read or is shorter than it was at the survey, or the archive cannot be written.
+/// When a file is unreadable or became shorter since the survey, or the archive cannot be written.
 pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
     let write_failed = |source| PackError::Write { path: out.to_owned(), source };
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(out).map_err(write_failed)?;
@@ -345,10 +347,10 @@ pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
     })
 }
 
-/// `CodeArchive::tree` of the files of a survey, without packing them.
+/// `CodeArchive::tree` of a survey, without packing.
 ///
 /// # Errors
-/// A file cannot be read or is shorter than it was at the survey.
+/// When a file is unreadable or became shorter since the survey.
 pub fn tree_of(survey: &Survey) -> Result<String, PackError> {
     let mut tar = tar::Builder::new(io::sink());
     let mut tree = Sha256::new();
@@ -359,13 +361,13 @@ pub fn tree_of(survey: &Survey) -> Result<String, PackError> {
     Ok(hex::encode(tree.finalize()))
 }
 
-/// The files of a survey that were written after this moment.
+/// The files written after this moment.
 pub fn changed_since(survey: &Survey, moment: SystemTime) -> Vec<&Path> {
     let is_newer = |path: &Path| fs::symlink_metadata(survey.root.join(path)).and_then(|meta| meta.modified()).is_ok_and(|at| at > moment);
     survey.entries.iter().filter(|entry| entry.kind != PackKind::Folder).map(|entry| entry.path.as_path()).filter(|path| is_newer(path)).collect()
 }
 
-/// A fault of the entry itself, or of the archive that is written.
+/// A fault in an entry, or in writing the archive.
 enum AppendError {
     Entry(PackError),
     Archive(io::Error),
@@ -380,13 +382,14 @@ impl AppendError {
     }
 }
 
-/// `tree` takes in what the entry is and holds: folders and dates are left out, since they change with what does not ship.
+/// Appends an entry, and adds its kind and content to `tree`. Folders and dates are left out: files
+/// that do not ship change them.
 fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry, tree: &mut Sha256) -> Result<(), AppendError> {
     let full = root.join(&entry.path);
     let unreadable = |source| AppendError::Entry(PackError::Read { path: entry.path.clone(), source });
     let meta = fs::symlink_metadata(&full).map_err(unreadable)?;
     let mut header = tar::Header::new_gnu();
-    // The date of a folder changes with all that comes and goes in it, also with what does not ship.
+    // Files that do not ship change the date of their folder.
     let dated = if entry.kind == PackKind::Folder { 0 } else { meta.mtime() };
     header.set_mtime(u64::try_from(dated).unwrap_or(0));
     header.set_mode(meta.mode() & 0o777);
@@ -408,7 +411,7 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry, t
             let changed = || AppendError::Entry(PackError::Changed { path: entry.path.clone() });
             header.set_entry_type(tar::EntryType::Regular);
             header.set_size(*bytes);
-            // A file that became a link since the survey is not followed out of the workdir.
+            // NOFOLLOW: the file may have become a link since the survey.
             let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
             let file = OpenOptions::new().read(true).custom_flags(no_follow).open(&full).map_err(unreadable)?;
             if file.metadata().map_err(unreadable)?.len() < *bytes {
@@ -424,14 +427,15 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry, t
     }
 }
 
-/// Reads exactly as many bytes as the header promised: a log that grows is cut, a file that shrinks is an error.
+/// Reads exactly as many bytes as the header says. A log that grew is cut; a file that shrank is an
+/// error.
 struct Exact<'a> {
     file: File,
     left: u64,
     tree: &'a mut Sha256,
 }
 
-/// No two entries read as one: the lengths stand before what has them.
+/// Writes lengths first, so that no two entries hash alike.
 fn name_in(tree: &mut Sha256, path: &Path, kind: char, bytes: u64) {
     let name = path.as_os_str().as_encoded_bytes();
     tree.update(format!("{kind} {} {bytes} ", name.len()));
@@ -451,7 +455,7 @@ impl Read for Exact<'_> {
     }
 }
 
-/// Hashes and counts what goes through.
+/// Hashes and counts the bytes written.
 struct Hashed<W> {
     inner: W,
     hash: Sha256,

@@ -1,10 +1,10 @@
-//! What a secret looks like: the rules of the scan, and the words that say that something is none.
+//! Shapes of secrets: the rules of the scan, and the words that mark a placeholder.
 //!
 //! ```text
-//!   bytes ── one of the literals? ── no ──> no secret
-//!            yes ──> each line by the rules ──> no placeholder, and not one letter over and over? ──> a secret
+//!   bytes ── one of the literals? ── no ──> harmless
+//!            yes ──> each line by the rules ──> neither placeholder nor one repeated letter? ──> a secret
 //! ```
-//! A rule asks for the shape *and* the length of a real secret. Not here: a file, or a finding.
+//! A rule checks shape *and* length of a real secret. Not here: a file, or a finding.
 
 use std::sync::LazyLock;
 
@@ -15,9 +15,10 @@ pub struct Rule {
     pub what: &'static str,
     /// Matched against a line.
     pattern: &'static str,
-    /// Words that must stand in the file too, all of one group: the shape alone also stands in files without a secret.
+    /// Words that must be in the file too, all of one group: files without a secret can have the
+    /// shape.
     beside: &'static [&'static [&'static str]],
-    /// Plain words have this shape too, so the value must look drawn by lot.
+    /// Ordinary words match too, so the value must look random.
     drawn: bool,
 }
 
@@ -34,13 +35,13 @@ impl Rule {
         Rule { beside, ..self }
     }
 
-    /// Whether the file holds what this rule asks for beside the line.
+    /// Whether the file holds the words in `beside`.
     pub fn is_of(&self, file: &[u8]) -> bool {
         let holds = |word: &str| Regex::new(&regex::escape(word)).is_ok_and(|word| word.is_match(file));
         self.beside.is_empty() || self.beside.iter().any(|group| group.iter().all(|word| holds(word)))
     }
 
-    /// Whether what was matched can be a secret of this rule.
+    /// Whether a match can be a secret of this rule.
     pub fn takes(&self, hit: &[u8]) -> bool {
         is_real(hit) && (!self.drawn || is_drawn(hit))
     }
@@ -48,7 +49,8 @@ impl Rule {
 
 pub const PRIVATE_KEY: &str = "private-key";
 
-/// Between a name and its value, as programs, notebooks (with their backslashes), shells and Dockerfiles write it.
+/// The text between a name and its value in programs, notebooks (with backslashes), shells and
+/// Dockerfiles.
 macro_rules! given {
     () => {
         r#"[\\"'\]]{0,4}(?:\s*[:=,]\s*|\s+)[\\"']{0,2}"#
@@ -213,12 +215,13 @@ pub const RULES: &[Rule] = &[
     Rule::new(
         "url-password",
         "a password in a URL",
-        // Of any scheme, with the driver that SQLAlchemy writes behind it; Redis has no user. The host may be a variable.
+        // Any scheme, with SQLAlchemy's driver suffix; Redis has no user. The host may be a
+        // variable.
         r"(?i)(?-u:\b)[a-z][a-z0-9]*(?:\+[a-z0-9_]+)?://[a-z0-9._%+-]*:[a-z0-9!#$%&*+=^._~-]{6,}@[a-z0-9.\[${%-][a-z0-9.-]*",
     ),
 ];
 
-/// One of these stands in every match of the rules; found first, at the speed of memory.
+/// Every match of the rules contains one of these. This fast search runs first.
 const LITERALS: &[&str] = &[
     "AKIA",
     "ASIA",
@@ -269,7 +272,7 @@ const LITERALS: &[&str] = &[
     "client-key-data",
     "current-context",
     "://",
-    // The tokens of services.
+    // Tokens of services.
     "_v1_",
     "SG.",
     "lsv2_",
@@ -313,7 +316,7 @@ const LITERALS: &[&str] = &[
     "hvr.",
 ];
 
-/// Literals in any case, and shapes that no literal names.
+/// Literals in any case, and shapes without a literal.
 const LITERALS_ANY_CASE: &[&str] = &[
     "aws_?(?:secret|session)",
     "secret_?access_?key",
@@ -335,8 +338,8 @@ const LITERALS_ANY_CASE: &[&str] = &[
     r"[MNO][A-Za-z0-9]{23,25}\.[A-Za-z0-9_-]{6}\.",
 ];
 
-/// What nobody uses as a secret; looked for in the matched text alone. Of a URL: a user or a password that is as a whole a word
-/// for one (`appuser` is somebody), a password that is a variable, and the digest of an image, which stands behind its tag.
+/// Text that marks a placeholder; searched in the match only. In a URL: a user or password that is
+/// itself such a word, a variable as password, or the digest of an image.
 pub static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
     let words = r"example|placeholder|changeme|change[_-]me|your[_-]|dummy|xxxxx|abcdefghij|1234567890|insert[_-]|replace[_-]|redacted|notasecret|czZCaGRSa3F0|eyJzdWIiOiIxMjM0NTY3ODkwI|\.\.\.|\*\*\*|<[a-z_ -]+>|\$\{|\{\{";
     let of_urls = r"://(?:user|username):|:(?:password|passwd|pass|secret)@|:(?:\$\w+|%\w+%)@|@sha(?:256|512)$";
@@ -351,20 +354,20 @@ pub static SET: LazyLock<RegexSet> = LazyLock::new(|| RegexSet::new(RULES.iter()
 pub static EACH: LazyLock<Vec<Regex>> =
     LazyLock::new(|| RULES.iter().map(|rule| Regex::new(rule.pattern).expect("constant patterns, tested")).collect());
 
-/// What follows the header of a private key: base64, or the headers of an encrypted one.
+/// The text after a private key's header: base64, or headers of an encrypted key.
 pub static KEY_BODY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/=]{32,}|Proc-Type:|Version:|Comment:").expect("a constant pattern, tested"));
 
-/// A line between that header and the key: GnuPG writes an empty one, and in a string of a program quotes stand around it.
+/// A line between header and key: empty in GnuPG, quotes in a program's string.
 pub static KEY_GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"^[\s"',>#|*+]*(?:\\[nr])*["',+\s]*$"#).expect("a constant pattern, tested"));
 
-/// A line of a `.env` file that gives a value to a name that sounds secret.
+/// A `.env` line that sets a name which sounds secret.
 pub static ENV_SECRET: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?i)^\s*(?:export\s+)?[A-Z0-9_]*(?:key|token|secret|password|passwd|pwd|credential|auth|dsn)[A-Z0-9_]*\s*[:=]\s*["']?[^\s"'#]{6,}"#)
         .expect("a constant pattern, tested")
 });
 
-/// Whether a match can be a secret: no placeholder, not one character over and over, and no login that everybody knows.
+/// Whether a match can be a secret: not a placeholder, a repeated character or a well-known login.
 pub fn is_real(hit: &[u8]) -> bool {
     const TAIL: usize = 16;
     const DIFFERENT_MIN: usize = 5;
@@ -373,7 +376,7 @@ pub fn is_real(hit: &[u8]) -> bool {
     seen.iter().filter(|seen| **seen).count() >= DIFFERENT_MIN && !PLACEHOLDER.is_match(hit) && !names_itself(hit)
 }
 
-/// Whether the last word of a match looks drawn by lot: not a name, a path or a sentence, whatever stands before it.
+/// Whether the last word of a match looks random, unlike a name, path or sentence.
 fn is_drawn(hit: &[u8]) -> bool {
     let is_value = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/_-=.~!#%*^".contains(byte);
     let from = hit.iter().rposition(|byte| b" \t\"'=:".contains(byte) && !hit.ends_with(&[*byte])).map_or(0, |at| at + 1);
@@ -382,13 +385,14 @@ fn is_drawn(hit: &[u8]) -> bool {
     let (digits, lower, upper) = (count(u8::is_ascii_digit), count(u8::is_ascii_lowercase), count(u8::is_ascii_uppercase));
     let kind = |byte: u8| (byte.is_ascii_digit(), byte.is_ascii_lowercase(), byte.is_ascii_uppercase());
     let changes = value.windows(2).filter(|pair| kind(pair[0]) != kind(pair[1])).count();
-    // Names like `readConfigV2` change between words alone, and a value that is drawn does in every second place.
+    // `readConfigV2` changes case only between words; a random value does at every second
+    // character.
     let is_mixed = lower >= 2 && upper >= 2 && (digits >= 2 || changes * 5 >= value.len() * 2);
     let is_of_one_case = digits >= 2 && digits * 8 >= value.len();
     digits >= 1 && lower + upper >= 2 && (is_mixed || is_of_one_case)
 }
 
-/// `postgres:postgres@`: the password of a development database is the name of its user.
+/// `postgres:postgres@`: password and user of a development database are the same.
 fn names_itself(hit: &[u8]) -> bool {
     let login = str::from_utf8(hit).ok().and_then(|hit| hit.split_once("://")?.1.rsplit_once('@')?.0.split_once(':'));
     login.is_some_and(|(user, password)| user.eq_ignore_ascii_case(password))

@@ -1,12 +1,12 @@
-//! Secrets in what is about to ship: keys and tokens that would end up in a bucket and on a rented machine.
+//! Searches the shipped files for secrets, which would end up in a bucket and on a rented machine.
 //!
 //! ```text
 //!   file ── a secret by its name? ── yes ──> one finding
 //!           no ──> one of the literals in it? ──> each line, a long one in windows ──> secret_rules ──> findings
 //! ```
-//! A cheap literal prefilter runs over the bytes; only a file that holds one of the literals is read line by line with the
-//! exact rules. Words that say "example" do not count: a scanner that cries wolf is switched off. Not here:
-//! the secret itself in a finding, its shape (`secret_rules`), or a decision whether to ship.
+//! A fast search for literals runs first. Only a file with one of them is matched line by line.
+//! Placeholders do not count: users disable a scanner with false alarms. Not here: the secret
+//! itself, its shape (`secret_rules`), or whether to ship.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the files about to ship")]
 
@@ -19,43 +19,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::pack::{PackEntry, PackError, PackKind, Survey};
 use super::secret_rules::{EACH, ENV_SECRET, KEY_BODY, KEY_GAP, PLACEHOLDER, PREFILTER, PRIVATE_KEY, RULES, SET};
 
-/// Something that looks like a secret. It never holds the secret.
+/// A likely secret. It never holds the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Secret {
     /// Relative to the workdir.
     pub path: String,
-    /// From 1; 0 for a file that is a secret as a whole.
+    /// From 1; 0 if the whole file is a secret.
     pub line: usize,
-    /// The rule's name, as `--allow-secret PATH:RULE` takes it.
+    /// As `--allow-secret PATH:RULE` takes it.
     pub rule: &'static str,
-    /// What the rule found, for people.
+    /// For people.
     pub what: &'static str,
 }
 
-/// Files above this are data, not source: weights, images, logs. Reading gigabytes would make every `run` wait, so that only their
-/// ends are looked at. Ten MB holds any notebook with its pictures.
+/// Larger files are data: weights, images, logs. Only their ends are read, since gigabytes would
+/// delay every `run`. Ten MB holds any notebook with its images.
 const FILE_BYTES_MAX: u64 = 10 << 20;
 
-/// So much of both ends of a larger file: the settings that a log begins with, and what it printed last.
+/// Bytes read at both ends of a larger file: the settings and the last output of a log.
 const END_BYTES: u64 = 1 << 20;
 
-/// Bytes at the start that must hold no NUL for a file to count as text; what git looks at, too.
+/// A file with a NUL in this many first bytes is binary, as for git.
 const BINARY_PROBE_BYTES: usize = 8000;
 
-/// At most this many findings per file: a file with more is a list of keys, and the first ones say so.
+/// A file with more findings is a list of keys, and the first ones show it.
 const FINDINGS_PER_FILE_MAX: usize = 10;
 
-/// A line longer than this is looked through in windows of so many bytes: minified data, a dump in one line. A rule costs at worst
-/// the square of what it looks at, so that a line of ten MB as a whole could make a `run` wait.
+/// Longer lines (minified data, dumps) are searched in windows of this size. A rule can take
+/// quadratic time, so one line of ten MB would delay a `run`.
 const WINDOW_BYTES: usize = 64 * 1024;
 
-/// Windows share so much with the one before: more than any secret with its name has, so that none is cut in two.
+/// Overlap of two windows: longer than any secret with its name, so that none is cut.
 const OVERLAP_BYTES: usize = 4 * 1024;
 
-/// Looks through every file that ships, with as many threads as the machine has cores.
+/// Searches every file that ships, with one thread per core.
 ///
 /// # Errors
-/// A file cannot be read.
+/// When a file cannot be read.
 pub fn scan(survey: &Survey) -> Result<Vec<Secret>, PackError> {
     let files: Vec<&PackEntry> = survey.entries.iter().filter(|entry| matches!(entry.kind, PackKind::File { .. })).collect();
     let next = AtomicUsize::new(0);
@@ -96,27 +96,27 @@ fn scan_file(root: &Path, entry: &PackEntry, found: &mut Vec<Secret>) -> Result<
         if is_env || PREFILTER.is_match(text) {
             let first = found.len();
             scan_text(&path, text, is_env, found);
-            // The lines before the end of a large file are not counted.
+            // Line numbers at the end of a large file are unknown.
             found[first..].iter_mut().filter(|_| number > 0).for_each(|secret| secret.line = 0);
         }
     }
     Ok(())
 }
 
-/// Looks through words that ship with the job but are in no file: its environment, `setup`, the command.
+/// Searches text outside files: the environment, `setup`, the command.
 pub fn scan_words(place: &str, text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     scan_text(place, text.as_bytes(), false, &mut found);
     found
 }
 
-/// Whether a variable sounds like a secret by its name. Only good for a warning: a `TOKENIZER` sounds like one too.
+/// Whether a variable's name suggests a secret. Only for a warning: `TOKENIZER` matches too.
 pub fn sounds_secret(name: &str, value: &str) -> bool {
     let line = format!("{name}={value}");
     ENV_SECRET.is_match(line.as_bytes()) && !PLACEHOLDER.is_match(line.as_bytes())
 }
 
-/// A file that is a secret whatever stands in it.
+/// A file whose name alone marks it as a secret.
 fn secret_by_name(path: &Path) -> Option<(&'static str, &'static str)> {
     let name = path.file_name()?.to_str()?;
     let parent = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
@@ -142,13 +142,13 @@ fn secret_by_name(path: &Path) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// `.env`, `.env.local`, `prod.env`; not the templates that projects commit on purpose.
+/// `.env`, `.env.local`, `prod.env`; but no templates, which projects commit.
 fn is_env_file(name: &str) -> bool {
     let is_template = ["example", "sample", "template", "dist"].iter().any(|word| name.contains(word));
     !is_template && (name == ".env" || [".envrc", ".pypirc", ".my.cnf"].contains(&name) || name.starts_with(".env.") || name.ends_with(".env"))
 }
 
-/// The file's text, unless it looks binary; of a large file its beginning and its end.
+/// The text, unless it is binary; for a large file its beginning and end.
 fn read_text(path: &Path) -> io::Result<Option<Vec<Vec<u8>>>> {
     let mut file = File::open(path)?;
     let bytes = file.metadata()?.len();
@@ -162,7 +162,7 @@ fn read_text(path: &Path) -> io::Result<Option<Vec<Vec<u8>>>> {
     Read::by_ref(&mut file).take(first.saturating_sub(text.len() as u64)).read_to_end(&mut text)?;
     let mut texts = vec![coding.decoded(text)];
     if bytes > FILE_BYTES_MAX {
-        // An even place, so that two bytes of UTF-16 stay together.
+        // An even position, so that UTF-16 pairs stay together.
         file.seek(SeekFrom::Start((bytes - END_BYTES) & !1))?;
         let mut last = Vec::new();
         file.take(END_BYTES + 1).read_to_end(&mut last)?;
@@ -171,17 +171,17 @@ fn read_text(path: &Path) -> io::Result<Option<Vec<Vec<u8>>>> {
     Ok(Some(texts))
 }
 
-/// How a file writes its letters.
+/// The text encoding of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     Utf8,
-    /// As PowerShell and editors of Windows write: with the low byte first.
+    /// Little-endian, as PowerShell and Windows editors write.
     Utf16Little,
     Utf16Big,
 }
 
 impl Coding {
-    /// By the mark at the beginning; without one, by every second byte being zero, as in plain English text.
+    /// By the byte order mark; otherwise by zeros at every second byte, as in English text.
     fn of(probe: &[u8]) -> Self {
         match probe {
             [0xff, 0xfe, ..] => return Coding::Utf16Little,
@@ -198,7 +198,7 @@ impl Coding {
         }
     }
 
-    /// In UTF-8, without the mark.
+    /// As UTF-8, without the mark.
     fn decoded(self, text: Vec<u8>) -> Vec<u8> {
         const MARK: &[u8] = "\u{feff}".as_bytes();
         let units = |of: fn([u8; 2]) -> u16| text.chunks_exact(2).map(|pair| of([pair[0], pair[1]])).collect::<Vec<u16>>();
@@ -219,9 +219,9 @@ fn scan_text(path: &str, text: &[u8], is_env: bool, found: &mut Vec<Secret>) {
     for (at, line) in lines.iter().enumerate() {
         let here = found.len();
         for (number, window) in windows(line).enumerate() {
-            // The name of a setting stands where its line begins.
+            // A setting's name is at the beginning of its line.
             for (rule, what) in secrets_in(window, &lines[at + 1..], is_env && number == 0, &applies) {
-                // Seen in two windows, or twice in one line: told once.
+                // Two windows or two matches in a line give one finding.
                 if found[here..].iter().all(|known| known.rule != rule) {
                     found.push(Secret { path: path.to_owned(), line: at + 1, rule, what });
                 }
@@ -233,24 +233,25 @@ fn scan_text(path: &str, text: &[u8], is_env: bool, found: &mut Vec<Secret>) {
     }
 }
 
-/// The whole line, or all of a long one in pieces that overlap.
+/// The whole line, or overlapping pieces of a long line.
 fn windows(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let starts = (0..line.len().max(1)).step_by(WINDOW_BYTES - OVERLAP_BYTES);
-    // A window that begins within the overlap's reach of the end has been seen as the end of the one before.
+    // A window that lies wholly in the previous one is skipped.
     let starts = starts.take_while(|start| *start == 0 || start + OVERLAP_BYTES < line.len());
     starts.map(|start| &line[start..line.len().min(start + WINDOW_BYTES)])
 }
 
-/// `applies`: for each rule, whether it is one for this file.
+/// `applies`: whether a rule applies to this file.
 fn secrets_in(line: &[u8], next: &[&[u8]], is_env: bool, applies: &dyn Fn(usize) -> bool) -> Vec<(&'static str, &'static str)> {
     let is_secret = |index: &usize| match RULES[*index].name {
-        // The header alone stands in every program that reads keys; the key follows on its line or the next.
+        // Every program that reads keys contains the header. The key follows on this line or the
+        // next.
         PRIVATE_KEY => EACH[*index].find_iter(line).any(|hit| KEY_BODY.is_match(&line[hit.end()..])) || is_key_next(next),
         _ => EACH[*index].find_iter(line).any(|hit| RULES[*index].takes(hit.as_bytes())) && applies(*index),
     };
     let hits = SET.matches(line).into_iter().filter(is_secret);
     let mut found: Vec<_> = hits.map(|index| (RULES[index].name, RULES[index].what)).collect();
-    // The rule of a service says more than a name that sounds like a key.
+    // A service's rule says more than a rule by name.
     if found.len() > 1 {
         found.retain(|(rule, _)| !BY_NAME.contains(rule));
     }
@@ -260,10 +261,10 @@ fn secrets_in(line: &[u8], next: &[&[u8]], is_env: bool, applies: &dyn Fn(usize)
     found
 }
 
-/// Rules that know a secret only by what stands before it.
+/// Rules that match only by a preceding name.
 const BY_NAME: [&str; 3] = ["api-key", "bearer", "connection-password"];
 
-/// Empty lines between the header of a key and the key: GnuPG writes one, a string of a program another.
+/// Lines between header and key: GnuPG writes an empty one, a program's string another.
 const KEY_GAP_LINES: usize = 3;
 
 fn is_key_next(next: &[&[u8]]) -> bool {
@@ -271,7 +272,7 @@ fn is_key_next(next: &[&[u8]]) -> bool {
     lines.find(|line| !KEY_GAP.is_match(line)).is_some_and(|line| KEY_BODY.is_match(line))
 }
 
-/// Whether the user acknowledged this one: `path`, `path:rule`, or a folder with a `/` at its end.
+/// Whether the user allowed this one: `path`, `path:rule`, or a folder that ends in `/`.
 pub fn is_allowed(secret: &Secret, allowed: &[String]) -> bool {
     allowed.iter().any(|entry| {
         let entry = entry.strip_prefix("./").unwrap_or(entry);
@@ -288,7 +289,7 @@ pub fn is_allowed(secret: &Secret, allowed: &[String]) -> bool {
 mod tests {
     use super::*;
 
-    /// Pieces that are joined here, so that this file itself holds nothing that looks like a secret.
+    /// In pieces, so that this file itself contains nothing that looks like a secret.
     fn samples() -> Vec<(&'static str, String)> {
         let body = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8".repeat(4);
         let some = |n: usize| body[..n].to_owned();

@@ -1,8 +1,9 @@
-//! The code archive on the machine that trains: unpacking what somebody else packed, trusting none of it.
+//! Unpacks the code archive on the machine, and trusts none of it.
 //!
-//! An archive comes from a bucket that others may write to. So: no absolute path, no `..`, no link that leaves the folder, no
-//! device, no hard link, no more bytes and entries than the spec says. Links are made last and never below one another, so
-//! that nothing is written through one. A refusal names its entry. Not here: packing (that is `workdir::pack`, which the agent does not carry).
+//! Others may write to the bucket. So these are refused: absolute paths, `..`, links that leave the
+//! folder, devices, hard links, and more bytes or entries than the spec says. Links are made last
+//! and never below one another: a file cannot be written through a link. An error names its entry. Not
+//! here: packing (`workdir::pack`, not part of the agent).
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads archives and writes their files")]
 
@@ -17,7 +18,6 @@ use std::time::{Duration, SystemTime};
 
 use tar::{Archive, EntryType};
 
-/// How much an archive may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveLimits {
     pub bytes_max: u64,
@@ -25,15 +25,15 @@ pub struct ArchiveLimits {
 }
 
 impl ArchiveLimits {
-    /// As much as the packer said that it packed, and nothing more.
+    /// As much as the packer recorded.
     pub fn of(code: &crate::job::CodeArchive) -> Self {
-        // Folders and links are entries too and are not counted as files. A packed tree has fewer folders than this.
+        // Folders and links are entries too but are not counted as files. A packed tree has fewer
+        // folders.
         const ENTRIES_SPARE: u64 = 1_000_000;
         ArchiveLimits { bytes_max: code.bytes, entries_max: code.files.saturating_add(ENTRIES_SPARE) }
     }
 }
 
-/// What was unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Unpacked {
     pub files: u64,
@@ -50,7 +50,7 @@ pub enum ArchiveError {
         #[source]
         source: io::Error,
     },
-    /// What is behind this entry has no name that could be read; empty: nothing was before it.
+    /// The next entry's name is unreadable; an empty path means that there was no entry before.
     #[error("cannot read what follows `{}` in the archive", shown(path))]
     After {
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum ArchiveError {
     TooMuch { path: PathBuf, what: String },
 }
 
-/// For a line of text: whoever packed the archive chose the name, with its length and its control characters.
+/// For a message: the name may be long or hold control characters.
 fn shown(path: &Path) -> String {
     const CHARS_MAX: usize = 200;
     let text = path.to_string_lossy();
@@ -80,11 +80,11 @@ fn shown(path: &Path) -> String {
     plain
 }
 
-/// Between the contents of two files an archive may hold this much: headers, and the records of long names, which are read
-/// into memory whole. A path has 4 KiB at most and attributes 64; without a bound a few bytes of zstd are a name of gigabytes.
+/// Bytes allowed between two files' contents: headers and long names, which are read into memory. A
+/// path has at most 4 KiB, attributes 64. Without a limit, a few bytes of zstd become gigabytes.
 const BETWEEN_BYTES_MAX: u64 = 1 << 20;
 
-/// A reader that gives no more than it was allowed.
+/// A reader with a byte limit.
 struct Metered<R> {
     inner: R,
     left: Rc<Cell<u64>>,
@@ -103,11 +103,11 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// Unpacks into a folder, which should be empty: an entry that is already there is an error.
+/// Unpacks into a folder that should be empty: an existing file is an error.
 ///
 /// # Errors
-/// The archive cannot be read, breaks a rule above, or a file cannot be written. What was written so far stays: the caller
-/// removes the folder.
+/// When the archive is unreadable or breaks a rule above, or a file cannot be written. The caller
+/// removes what was written.
 pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
     let file = File::open(archive).map_err(ArchiveError::Read)?;
     let plain = zstd::stream::read::Decoder::new(file).map_err(ArchiveError::Read)?;
@@ -127,15 +127,15 @@ pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits) -> Result<Unpa
 struct Unpacker<'a> {
     into: &'a Path,
     limits: ArchiveLimits,
-    /// What the archive may still give before this is set again.
+    /// Bytes that the archive may still give; reset after each entry.
     left: Rc<Cell<u64>>,
     entries: u64,
-    /// The entry before, for what cannot be read after it.
+    /// The last entry, for errors.
     last: PathBuf,
     done: Unpacked,
-    /// Relative path and target, made at the end.
+    /// Relative path and target; made at the end.
     links: Vec<(PathBuf, PathBuf)>,
-    /// Set at the end: a folder without write permission must first be filled.
+    /// Set at the end: a folder without write permission must be filled first.
     folder_modes: Vec<(PathBuf, u32)>,
 }
 
@@ -155,7 +155,7 @@ impl Unpacker<'_> {
         match entry.header().entry_type() {
             EntryType::Directory => {
                 self.folder(&inside)?;
-                // The folder itself is the caller's, and so is who may read it.
+                // The caller decides the root folder's mode.
                 if inside != Path::new("") {
                     self.folder_modes.push((inside, mode));
                 }
@@ -193,7 +193,7 @@ impl Unpacker<'_> {
         }
         let target = self.into.join(path);
         let failed = |source| ArchiveError::Write { path: target.clone(), source };
-        // The owner may always read and write: a job that cannot change its own files helps nobody.
+        // The owner may always read and write: a job must be able to change its files.
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode | 0o600).open(&target).map_err(failed)?;
         let copied = io::copy(&mut entry, &mut file).map_err(failed)?;
         if copied != size {
@@ -210,7 +210,8 @@ impl Unpacker<'_> {
     fn finish(self) -> Result<Unpacked, ArchiveError> {
         let links: BTreeSet<&Path> = self.links.iter().map(|(path, _)| path.as_path()).collect();
         for (path, target) in &self.links {
-            // It would be made where the other link leads, and its target was judged where it is said to be.
+            // It would be made at the other link's target, and its own target was checked for
+            // another place.
             if path.ancestors().skip(1).any(|above| links.contains(above)) {
                 return Err(ArchiveError::Refused { path: path.clone(), problem: "is below a link" });
             }
@@ -229,7 +230,7 @@ impl Unpacker<'_> {
     }
 }
 
-/// The path without `.` parts, when it is relative and has no `..`.
+/// The path without `.` parts; `None` if it is absolute or has `..`.
 fn inside(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -242,10 +243,10 @@ fn inside(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// Whether a link at `link` (relative to the root) that points to `target` can only ever lead inside the root.
+/// Whether a link at `link` (relative to the root) to `target` always stays inside the root.
 ///
-/// Only leading `..` are allowed, at most as many as the link is deep. A `..` after a name is refused even where it looks
-/// harmless: the name may be a link, and then it climbs from somewhere else.
+/// Only leading `..` are allowed, at most as many as the link is deep. A `..` after a name is
+/// refused: the name may itself be a link.
 pub fn link_stays_inside(link: &Path, target: &Path) -> bool {
     let depth = link.components().count().saturating_sub(1);
     let mut climbs = 0;

@@ -1,8 +1,8 @@
 //! One GPU, read through NVML.
 //!
-//! Three ways of not getting a number are told apart for each call: the device or the driver cannot say (`Absent`), this
-//! call failed (`Unknown`), or the whole device, or the whole driver, is out of reach ([`Halt`]). What must never live
-//! here: opening the library, and what a number means.
+//! A missing number has one of three causes. The device or driver cannot say (`Absent`). This call
+//! failed (`Unknown`). The whole device or driver is unreachable ([`Halt`]). Not here: opening the
+//! library, and the meaning of a number.
 
 use std::time::Duration;
 
@@ -16,26 +16,25 @@ use super::utilization::{Entry, Utilisation};
 use crate::adapters::host::process_scope::{Owner, Tree};
 use crate::instance::{GpuSample, Reading};
 
-/// Between two listings of the processes on a GPU, and two looks at its memory and its temperature. Processes come and go with the
-/// workload's own, and the others change slowly; the four calls take 0.45 ms on an H100, twice as much as what is asked at each sample
-/// of a GPU at work. Longer, and `rates` mistakes for longer which GPUs the workload holds.
+/// Time between two reads of processes, memory and temperature, which change slowly. The four calls
+/// take 0.45 ms on an H100, twice as much as one sample. Longer makes `rates` wrong for longer
+/// about the GPUs that the workload uses.
 const SLOW_EVERY: Duration = Duration::from_secs(5);
 
-/// Between two looks at the counters of memory errors: rare, and never taken back.
+/// Time between two reads of the memory error counters: errors are rare and never reset.
 const ECC_EVERY: Duration = Duration::from_secs(30);
 
-/// Why a device gives nothing at all.
+/// Why a device gives no values.
 #[derive(Debug)]
 pub(crate) enum Halt {
     /// This device cannot be read; others may work.
     Gpu(String),
-    /// This device is gone for good.
+    /// This device is lost for good.
     Lost(String),
-    /// The driver.
     Driver(NvmlError),
 }
 
-/// What is remembered of one GPU between samples, also over a lost driver.
+/// State of one GPU between samples. It survives a lost driver.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub index: u32,
@@ -50,17 +49,17 @@ pub(crate) struct Memory {
     limit_watts: Kept<f64>,
 }
 
-/// Of its power limit. A card that rests with a program on it draws a tenth to two fifths of its limit; below a half many do
-/// so at 0 %. Higher, and light work that the driver does not count is taken for rest.
+/// Share of the power limit. An idle card with a program on it draws 0.1 to 0.4 of its limit; below
+/// 0.5 many draw that much at 0 %. Higher misses light work that the driver does not count.
 const POWER_OF_WORK: f64 = 0.5;
 
-/// Small cards (T4, L4) have limits of 70 W and rest at half of that.
+/// Small cards (T4, L4) have limits of 70 W and draw half of that when idle.
 const WATTS_OF_WORK_MIN: f64 = 60.0;
 
-/// Where the driver says no limit: two monitors keep a card at nearly as much, and no rest takes more.
+/// For drivers that report no limit: two monitors draw nearly as much, and no idle card draws more.
 const WATTS_OF_WORK: f64 = 100.0;
 
-/// Between two looks at the power limit, which a person may change.
+/// Time between two reads of the power limit, which the user may change.
 const LIMIT_EVERY: Duration = Duration::from_secs(60);
 
 impl Memory {
@@ -68,7 +67,7 @@ impl Memory {
         Memory { index, ..Memory::default() }
     }
 
-    /// Who it is, as far as that is not yet known; the names never change.
+    /// Reads missing names, which never change.
     pub fn identify(&mut self, device: &Device) {
         if self.uuid.is_empty() {
             self.uuid = device.uuid().unwrap_or_default();
@@ -102,8 +101,8 @@ impl Memory {
         })
     }
 
-    /// Some drivers count no utilisation and say 0 (WSL2, virtual GPUs). At the power of work that is not believed, unless the
-    /// driver also says that no process is there: nobody knows then how busy the GPU is.
+    /// Some drivers report 0 % always (WSL2, virtual GPUs). With high power draw this becomes
+    /// *unknown*, unless the driver also reports no processes.
     pub fn doubt_zero(&mut self, sample: &mut GpuSample, device: &Device, now: Duration) {
         let is_zero = |reading: &Reading<f64>| reading.known().is_none_or(|percent| *percent < 0.5);
         let is_empty = sample.used_by_workload == Reading::Known(false) && sample.used_by_others == Reading::Known(false);
@@ -117,7 +116,7 @@ impl Memory {
         }
     }
 
-    /// A sample of a device that gives nothing.
+    /// A sample of a device that gives no values.
     pub fn unknown(&self, why: &str, lost: bool) -> GpuSample {
         GpuSample {
             index: self.index,
@@ -137,8 +136,9 @@ impl Memory {
         }
     }
 
-    /// Computing: from the driver's buffer, see [`Utilisation`]. Memory traffic: the driver's latest value, the mean of its own last
-    /// period. Its buffer would cost as much again, for work that copies for a window and computes nothing.
+    /// Computing: from the driver's buffer, see [`Utilisation`]. Memory traffic: the driver's
+    /// latest value, the mean of its own last period. A second buffer would double the cost, only
+    /// to see work that copies and never computes.
     fn utilisation(&mut self, device: &Device, now: Duration) -> Result<(Reading<f64>, Reading<f64>), Halt> {
         let latest = reading(device.utilization_rates())?;
         let computes = latest.as_ref().map(|latest| f64::from(latest.gpu));
@@ -148,7 +148,7 @@ impl Memory {
             let entries = match device.samples(Sampling::GpuUtilization, self.util.last_seen()) {
                 Ok(entries) => entries,
                 Err(NvmlError::NotFound) => Vec::new(),
-                // No buffer: the latest value has to do.
+                // Without a buffer, the latest value is used.
                 Err(error) => halt(error).map(|_| Vec::new())?,
             };
             let entries = entries.iter().map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) });
@@ -157,7 +157,7 @@ impl Memory {
         Ok((self.util.mean().map_or(computes, Reading::Known), traffic))
     }
 
-    /// The processes on this GPU. A number that nobody has any more makes the list stale at once.
+    /// The processes on this GPU. A number without a process makes the list stale.
     fn processes(&mut self, device: &Device, now: Duration, tree: &Tree) -> Result<Reading<Vec<u32>>, Halt> {
         if let Some((_, Reading::Known(pids))) = &self.processes.0
             && pids.iter().any(|pid| tree.owner(*pid) == Owner::Hidden)
@@ -168,7 +168,7 @@ impl Memory {
     }
 }
 
-/// What was read a while ago, and still stands. What is not known is asked for again at once.
+/// A value that is reused for a while. Unknown values are read again at once.
 #[derive(Debug)]
 struct Kept<T>(Option<(Duration, Reading<T>)>);
 
@@ -192,7 +192,7 @@ impl<T: Clone> Kept<T> {
     }
 }
 
-/// Sorts what a call said.
+/// Classifies a call's result.
 pub(crate) fn reading<T>(result: Result<T, NvmlError>) -> Result<Reading<T>, Halt> {
     match result {
         Ok(value) => Ok(Reading::Known(value)),
@@ -201,7 +201,7 @@ pub(crate) fn reading<T>(result: Result<T, NvmlError>) -> Result<Reading<T>, Hal
     }
 }
 
-/// Gives the error back if it concerns this one call only.
+/// Returns the error if it concerns only this call.
 pub(crate) fn halt(error: NvmlError) -> Result<NvmlError, Halt> {
     match error {
         NvmlError::GpuLost => Err(Halt::Lost("GPU is lost".into())),
@@ -230,7 +230,8 @@ fn number(value: &SampleValue) -> f64 {
     }
 }
 
-/// (used, total) in bytes. The first version of the call, which the wrapper does not offer, is for drivers before 510.
+/// (used, total) in bytes. Drivers before 510 need the first version of the call, which the wrapper
+/// lacks.
 fn memory(device: &Device) -> Result<Reading<(u64, u64)>, Halt> {
     match device.memory_info() {
         Err(error) if is_older_driver(&error) => reading(memory_legacy(device)),
@@ -240,8 +241,8 @@ fn memory(device: &Device) -> Result<Reading<(u64, u64)>, Halt> {
 
 fn memory_legacy(device: &Device) -> Result<(u64, u64), NvmlError> {
     let call = device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref().map_err(|error| NvmlError::FailedToLoadSymbol(error.to_string()))?;
-    // SAFETY: the handle belongs to this library and is alive; the structure is plain numbers, for which zero is a value,
-    // and is filled by the call.
+    // SAFETY: the handle belongs to this loaded library. The structure is plain numbers, valid as
+    // zero, and the call fills it.
     unsafe {
         let mut memory = std::mem::zeroed();
         nvml_try(call(device.handle(), &mut memory))?;
@@ -249,7 +250,8 @@ fn memory_legacy(device: &Device) -> Result<(u64, u64), NvmlError> {
     }
 }
 
-/// Computing or drawing. Where the driver does not list them nobody knows who holds the GPU, which is not "nobody".
+/// Compute and graphics processes. If the driver does not list them, the answer is *unknown* instead of
+/// *none*.
 fn processes(device: &Device) -> Result<Reading<Vec<u32>>, Halt> {
     let compute = modern_or_legacy(device.running_compute_processes(), || device.running_compute_processes_v2());
     let mut pids: Vec<u32> = match reading(compute)? {
@@ -273,7 +275,7 @@ fn modern_or_legacy(modern: Processes, legacy: impl FnOnce() -> Processes) -> Pr
     }
 }
 
-/// Whether one of them belongs to `owner`. A process that is not visible here may be anybody's.
+/// Whether one of them belongs to `owner`. A hidden process makes a "no" unknown.
 fn held_by(processes: &Reading<Vec<u32>>, tree: &Tree, owner: Owner) -> Reading<bool> {
     let pids = match processes {
         Reading::Known(pids) => pids,

@@ -3,10 +3,10 @@
 //! ```text
 //!   open -> Session (devices, events) -> one GpuSample a device
 //!     |        `-- driver gone, every device silent -- close, Unknown, open again a minute later
-//!     `-- no library, no driver, no device: Absent, or Unknown once there was one, or while the kernel has one
+//!     `-- library, driver and device missing: Absent, or Unknown once there was one, or while the kernel has one
 //! ```
-//! A machine without the driver is not a machine whose driver is broken: the first has no GPUs, of the second nobody
-//! knows. Each problem is said once in the log. Not here: verdicts, and waiting.
+//! A machine without the driver has no GPUs. On a machine with a broken driver they are unknown.
+//! Each problem is logged once. Not here: verdicts, and waiting.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,23 +20,24 @@ use crate::adapters::host::process_scope::Tree;
 use crate::instance::{GpuSample, Reading};
 use crate::market::Cuda;
 
-/// The name under which every driver package installs the library; the name without `.1` is in development packages only.
+/// Every driver package installs the library under this name. The name without `.1` exists only in
+/// development packages.
 pub const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// What the kernel driver makes once it runs a GPU.
+/// The kernel driver makes this device when it runs a GPU.
 pub const DEVICE: &str = "/dev/nvidiactl";
 
-/// Between two attempts to open the library, or to open it anew because of a device that gives nothing. Opening can take
-/// a second with eight GPUs and no persistence daemon; longer, and a repaired driver goes unnoticed for longer.
+/// Time between two attempts to open the library. Opening can take a second with eight GPUs and no
+/// persistence daemon. Longer notices a repaired driver later.
 pub const RETRY_EVERY: Duration = Duration::from_secs(60);
 
-/// The GPUs. Never fails and never panics: what cannot be read is in the reading.
+/// The GPUs. It never fails or panics: each failure is in its reading.
 pub(crate) struct Gpus {
     library: PathBuf,
     device: PathBuf,
     retry_every: Duration,
     session: Option<Session>,
-    /// Every GPU that was ever seen, in the driver's order.
+    /// Every GPU seen so far, in the driver's order.
     known: Vec<Memory>,
     state: State,
     retry_at: Duration,
@@ -46,7 +47,7 @@ pub(crate) struct Gpus {
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     Open,
-    /// There is nothing to read on this machine.
+    /// This machine has nothing to read.
     Absent(String),
     Unknown(String),
 }
@@ -65,7 +66,7 @@ impl Gpus {
         }
     }
 
-    /// Why GPUs are not, or not all, readable; for people, and for whoever asked for GPUs.
+    /// Why some or all GPUs are unreadable.
     pub fn problem(&self) -> Option<&str> {
         self.said.as_deref()
     }
@@ -90,7 +91,7 @@ impl Gpus {
         }
     }
 
-    /// What the driver of the open library runs; as of the newest reading.
+    /// The driver's CUDA version, as of the newest reading.
     pub fn cuda(&self) -> Reading<Cuda> {
         match &self.session {
             Some(session) => session.cuda.clone(),
@@ -99,14 +100,14 @@ impl Gpus {
         }
     }
 
-    /// Opens the library when it is not open, and anew when a device has given nothing for a while.
+    /// Opens the library if it is closed, or again if a device has given no values for a while.
     fn open_if_due(&mut self, now: Duration) {
         let first = self.session.is_none() && self.state == State::Open;
         let due = self.said.is_some() && now >= self.retry_at;
         if !first && !due {
             return;
         }
-        // The old one goes first: the library counts how often it was opened and would otherwise keep its state.
+        // The old session is closed first: the library counts its users and would keep its state.
         self.session = None;
         self.retry_at = now + self.retry_every;
         match Session::open(&self.library, &self.device, &mut self.known) {
@@ -122,7 +123,7 @@ impl Gpus {
         self.session = None;
         self.retry_at = now + self.retry_every;
         self.state = match state {
-            // It had GPUs: a driver that is gone has broken, it was not never there.
+            // The machine had GPUs, so a missing driver is a fault.
             State::Absent(why) if !self.known.is_empty() => State::Unknown(why),
             state => state,
         };
@@ -139,7 +140,7 @@ impl Gpus {
         }
     }
 
-    /// One line when it begins, changes or ends.
+    /// Logs a problem when it begins, changes or ends.
     fn say(&mut self, problem: Option<String>) {
         if problem == self.said {
             return;
@@ -153,7 +154,7 @@ impl Gpus {
     }
 }
 
-/// The opened library. The fields before `_owner` borrow from it and are dropped before it.
+/// The opened library. Fields before `_owner` borrow from it and are dropped first.
 struct Session {
     devices: Vec<Result<Device<'static>, Gone>>,
     events: Option<EventSet<'static>>,
@@ -161,7 +162,7 @@ struct Session {
     _owner: Owner,
 }
 
-/// Why there is no way to a device.
+/// Why a device is unreachable.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
     why: String,
@@ -169,22 +170,25 @@ pub(crate) struct Gone {
     lost: bool,
 }
 
-/// Owns the library behind the borrows of a session.
+/// Owns the library that a session borrows.
 struct Owner(*mut Nvml);
 
-// SAFETY: `Nvml` may be sent, and this pointer is the only way to it but for the session's own borrows, which go with it.
+// SAFETY: `Nvml` is `Send`, and only this pointer and the session's borrows reach it; they move
+// together.
 unsafe impl Send for Owner {}
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // SAFETY: made by `Box::into_raw` in `open`; every borrow is in a field that is dropped earlier.
+        // SAFETY: made by `Box::into_raw` in `open`; every borrow is in a field that is dropped
+        // earlier.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
 impl Owner {
     fn nvml(&self) -> &'static Nvml {
-        // SAFETY: alive until `Owner` is dropped; whoever holds the result is dropped before (see `Session`).
+        // SAFETY: valid until `Owner` is dropped; each borrower is dropped before it (see
+        // `Session`).
         unsafe { &*self.0 }
     }
 }
@@ -215,7 +219,7 @@ impl Session {
             }
             devices.push(device);
         }
-        // A GPU that the driver no longer counts has not ceased to be the job's.
+        // A GPU that the driver no longer counts stays known, as lost.
         devices.resize_with(known.len(), || Err(Gone { why: "GPU is no longer there".into(), lost: true }));
         for (memory, device) in known.iter_mut().zip(&devices) {
             if let Ok(device) = device {
@@ -227,7 +231,7 @@ impl Session {
         Ok(Session { devices, events, cuda, _owner: owner })
     }
 
-    /// The samples, and what is wrong with some of them. An error: the driver is gone.
+    /// The samples, and a problem with some of them. An error: the driver is gone.
     fn read(&mut self, known: &mut [Memory], now: Duration, tree: &Tree) -> Result<(Vec<GpuSample>, Option<String>), NvmlError> {
         if self.events.as_ref().is_some_and(|events| xid_events::collect(events, &self.devices, known).is_err()) {
             self.events = None;
@@ -249,7 +253,8 @@ impl Session {
             if let Reading::Unknown(why) = &sample.util_percent {
                 problem.get_or_insert_with(|| format!("GPU {}: {why}", memory.index));
             }
-            // No reading is missing here, and opening the library anew would bring none.
+            // After the problem check: this doubt is no missing reading, so opening the library
+            // again would not help.
             if let Ok(device) = device {
                 memory.doubt_zero(&mut sample, device, now);
             }
@@ -259,14 +264,14 @@ impl Session {
     }
 }
 
-/// 12040 is CUDA 12.4.
+/// 12040 means CUDA 12.4.
 fn version(number: i32) -> Cuda {
     let number = number.unsigned_abs();
     Cuda { major: number / 1000, minor: number % 1000 / 10 }
 }
 
-/// No library and no driver are a machine without GPUs. Anything else is a machine of which nobody knows: also where the kernel's
-/// driver has its device, and the library alone is missing (a container without the driver's `utility` part).
+/// Without library and driver there are no GPUs. Anything else is unknown. So is a kernel device
+/// without the library: a container without the driver's `utility` part.
 fn unopened(error: &NvmlError, kernels: &Path) -> State {
     let text = sentence(error);
     let is_nothing = match error {

@@ -1,4 +1,4 @@
-//! NVIDIA GPUs by NVML: the library, one GPU, its utilisation and its errors.
+//! NVIDIA GPUs through NVML: the library, one GPU, its utilisation and its errors.
 
 pub(crate) mod gpu;
 pub(crate) mod library;

@@ -1,29 +1,28 @@
 //! Utilisation over an interval, from the driver's buffer of short samples.
 //!
-//! One reading a second of a GPU that waits for its data every other moment is a coin toss; the driver keeps what it
-//! measured several times a second, and the mean of all of it is what happened.
+//! One reading a second is random for a GPU that waits for data every other moment. The driver
+//! measures several times a second, and the mean of all its samples is right.
 //!
 //! ```text
 //!   at each sample, unless the GPU is surely at work:   buffer -> mean since the last look  -.
 //!   at work, between two looks:                                              the same mean  -+-> percent
-//!   no buffer, or nothing newer in it:                            the driver's latest value -'
+//!   buffer missing, or without newer data:                            the driver's latest value -'
 //! ```
 //! Not here: calls.
 
 use std::time::Duration;
 
-/// Between two looks at the buffer of a GPU that is at work. To fetch it took 2.8 ms of a processor on an H100 (driver 580), however
-/// little of it was asked for, and the latest value a fiftieth of that (docs/checks.md): what a training pays for is knowing in
-/// each second how much it computes, where that it computes is known anyway. That buffer held fourteen seconds. Longer, and something
-/// is lost between two looks; shorter costs more.
+/// Time between two reads of the buffer of a working GPU. A read took 2.8 ms on an H100 (driver
+/// 580), the latest value a fiftieth of that (docs/checks.md). The buffer held fourteen seconds.
+/// Longer loses samples; shorter costs more.
 pub(crate) const BUFFER_EVERY: Duration = Duration::from_secs(10);
 
-/// Above this a GPU is at work, by its mean and by its latest value: far above what a job file calls quiet (1 % unless it says
-/// otherwise), so that no mean over ten seconds can hide a second for which the idle rule would have waited, nor show one that it
-/// would not. Lower, and light work in bursts is not told second by second; higher only costs more looks.
+/// Above this, by mean and by latest value, a GPU is at work. It is far above a job file's quiet
+/// limit (1 % by default). So a mean over ten seconds cannot hide a quiet second from the idle
+/// rule, or invent one. Lower blurs light work in bursts; higher only costs more reads.
 const AT_WORK_PERCENT: f64 = 25.0;
 
-/// One entry of the driver's buffer: what went on in the time that it ends, in percent.
+/// One sample of the driver's buffer: the mean of the period that ends at `at_micros`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Entry {
     /// On the driver's clock.
@@ -31,17 +30,17 @@ pub(crate) struct Entry {
     pub percent: f64,
 }
 
-/// Drivers measure between 6 times and once a second. A longer gap before an entry is time that nobody measured (the agent
-/// slept longer than the buffer is long), and an entry must not stand for it. Smaller, and a driver that measures once a
-/// second would lose weight; bigger, and the first entry after a gap would outweigh the others.
+/// Drivers measure one to six times a second. A longer gap is unmeasured time (the agent slept
+/// longer than the buffer), which an entry must not cover. Smaller underweights a driver that
+/// measures once a second; bigger overweights the first entry after a gap.
 const ENTRY_MICROS_MAX: u64 = 1_100_000;
 
-/// After so many looks at the buffer of a working GPU without a newer entry the driver's clock is taken to have stepped back (on some
-/// drivers it is the wall clock), and the place in the buffer is looked up again. Fewer, and a driver that measures slowly
-/// would be looked up for nothing; more only prolongs the time in which the latest value has to do.
+/// After this many reads without a newer entry, the driver's clock is taken to have stepped back
+/// (some drivers use the wall clock). The position is then looked up again. Fewer does this in vain
+/// for slow drivers; more uses the latest value for longer.
 const EMPTY_READINGS_MAX: u32 = 5;
 
-/// How much of the time one GPU computes: the mean that its buffer gave last, and whether to look again.
+/// How much of the time one GPU computes: the buffer's last mean, and when to read again.
 #[derive(Debug, Default)]
 pub(crate) struct Utilisation {
     cursor: Cursor,
@@ -50,19 +49,19 @@ pub(crate) struct Utilisation {
 }
 
 impl Utilisation {
-    /// Whether the buffer is to be asked for now. `latest`: the driver's latest value, `None` where it gives none.
+    /// Whether to read the buffer now. `latest`: the driver's latest value, if it gives one.
     pub fn is_due(&self, now: Duration, latest: Option<f64>) -> bool {
         let works = |percent: Option<f64>| percent.is_some_and(|percent| percent > AT_WORK_PERCENT);
         !(works(self.mean) && works(latest)) || now.saturating_sub(self.looked) >= BUFFER_EVERY
     }
 
-    /// What the driver is to be asked for.
+    /// The position from which to read.
     pub fn last_seen(&self) -> Option<u64> {
         self.cursor.last_seen()
     }
 
-    /// What it has answered. A driver that measures slower than it is asked has nothing newer, and some stop measuring while the
-    /// GPU rests: so that means neither idle nor unknown. The latest value is the mean of the driver's own last period, and stands.
+    /// Takes the driver's answer. Slow drivers have nothing newer, and some stop measuring while
+    /// the GPU rests. That means neither idle nor unknown: the latest value is used.
     pub fn read(&mut self, now: Duration, entries: impl Iterator<Item = Entry>, latest: Option<f64>) {
         self.looked = now;
         self.mean = self.cursor.mean(entries);
@@ -71,13 +70,14 @@ impl Utilisation {
         }
     }
 
-    /// Percent of the time that something was computed, between the last two looks; `None`: the latest value has to do.
+    /// Percent of the time spent computing between the last two reads; `None`: use the latest
+    /// value.
     pub fn mean(&self) -> Option<f64> {
         self.mean
     }
 }
 
-/// Where we are in one buffer.
+/// The position in one buffer.
 #[derive(Clone, Debug, Default)]
 struct Cursor {
     last_micros: Option<u64>,
@@ -89,10 +89,9 @@ impl Cursor {
         self.last_micros
     }
 
-    /// The mean since the previous call, each entry weighted by the time it stands for; `None` if nothing is new.
+    /// The mean since the last call, weighted by time; `None` if nothing is new.
     ///
-    /// The first call only looks up where the buffer ends: some drivers stop measuring while the GPU rests, and what is in
-    /// the buffer then may be an hour old.
+    /// The first call only finds the end of the buffer: its content may be an hour old.
     fn mean(&mut self, entries: impl Iterator<Item = Entry>) -> Option<f64> {
         let mut fresh: Vec<Entry> = entries.filter(|entry| self.is_fresh(entry)).collect();
         fresh.sort_unstable_by_key(|entry| entry.at_micros);
@@ -101,7 +100,8 @@ impl Cursor {
         self.last_micros.replace(newest).and_then(|begin| weighted(begin, &fresh))
     }
 
-    /// The buffer had nothing newer, and this is the driver's latest value. A GPU at rest may leave its buffer as it is.
+    /// The buffer had nothing newer than this latest value. A resting GPU may leave its buffer
+    /// unchanged.
     fn nothing_but(&mut self, latest: f64) {
         self.empty = if latest > 0.0 { self.empty + 1 } else { 0 };
         if self.empty >= EMPTY_READINGS_MAX {
@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(cursor.mean([entry(101 * SECOND, 70.0)].into_iter()), Some(70.0));
     }
 
-    /// Plays counted percents, some a second, of which the last is the driver's latest value. What was told of each second, and how
-    /// often it was looked.
+    /// Plays the given percents of each second; the last is the driver's latest value. Returns the
+    /// reported value per second, and the number of reads.
     fn told(counted: &[Vec<f64>]) -> (Vec<f64>, usize) {
         let (mut utilisation, mut waiting, mut told, mut looks) = (Utilisation::default(), Vec::new(), Vec::new(), 0);
         for (second, percents) in counted.iter().enumerate() {
@@ -201,8 +201,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// What the idle rule sees: no second of work is told to be quiet, by a limit of one percent or of five; and quiet is told to
-        /// the last digit, from the second quiet second on.
+        /// For the idle rule: no working second reads as quiet, at a limit of one or five percent.
+        /// From the second quiet second on, quiet reads exactly.
         #[test]
         fn no_work_is_told_to_be_quiet_and_quiet_is_told_as_it_was(counted in proptest::collection::vec(proptest::collection::vec(0.0..100.0_f64, 5..6), 2..60),
                                                  weak in proptest::collection::vec(0..4_u8, 60)) {
@@ -214,7 +214,7 @@ mod tests {
             };
             let counted: Vec<Vec<f64>> = counted.into_iter().zip(&weak).map(weaker).collect();
             let (told, _) = told(&counted);
-            // The first look only finds the place.
+            // The first read only finds the position.
             for (at, two) in counted.windows(2).enumerate() {
                 let ([before, was], told) = ([mean(&two[0]), mean(&two[1])], told[at + 1]);
                 for quiet in [1.0, 5.0] {
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// What the driver of an NVIDIA H100 counted of a training, second by second (docs/checks.md).
+    /// Counts of an NVIDIA H100 during a training, per second (docs/checks.md).
     #[test]
     fn a_real_training_is_told_as_it_was_and_hardly_looked_at_while_it_works() {
         let packed = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gpu/train.jsonl.zst"));

@@ -1,7 +1,7 @@
 //! The driver's critical errors (Xid numbers), as they happen.
 //!
-//! Xid 79, a GPU off the bus, or 48, a double-bit error, say more than any counter; which of them matter is a policy's
-//! question. A driver that offers no events costs nothing but this knowledge. Not here: waiting.
+//! Xid 79 (GPU off the bus) or 48 (double-bit error) says more than any counter. A policy decides
+//! which of them matter. Not here: waiting.
 
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enums::event::XidError;
@@ -11,17 +11,17 @@ use nvml_wrapper::{Device, EventSet, Nvml};
 use super::gpu::Memory;
 use super::library::Gone;
 
-/// So many are kept for each GPU, the newest: enough for a story, and a storm of them must not grow the samples.
+/// Newest events kept per GPU. A storm of events must not grow the samples.
 const XIDS_KEPT_MAX: usize = 16;
 
-/// So many are taken at one sample; the driver keeps the rest for the next.
+/// Events taken per sample; the driver keeps the rest for the next.
 const TAKEN_MAX: usize = 64;
 
-/// One set for all devices that offer Xid events; `None` where none does.
+/// One set for all devices that offer Xid events; `None`: no device does.
 pub(crate) fn listen<'a>(nvml: &'static Nvml, devices: impl Iterator<Item = &'a Device<'static>>) -> Option<EventSet<'static>> {
     let wanted = EventTypes::CRITICAL_XID_ERROR;
     let mut willing: Vec<&Device> = devices.filter(|device| device.supported_event_types().is_ok_and(|types| types.contains(wanted))).collect();
-    // A device that refuses takes the set with it, so the others are registered anew without it.
+    // A device that refuses consumes the set, so the others are registered again without it.
     'without: while !willing.is_empty() {
         let mut set = nvml.create_event_set().ok()?;
         for (at, device) in willing.iter().enumerate() {
@@ -38,8 +38,8 @@ pub(crate) fn listen<'a>(nvml: &'static Nvml, devices: impl Iterator<Item = &'a 
     None
 }
 
-/// Files what has happened with the GPUs it happened to; `devices` and `known` are in one order. An error: the set is of
-/// no more use.
+/// Adds the events to their GPUs; `devices` and `known` have the same order. An error: the set is
+/// unusable.
 pub(crate) fn collect(events: &EventSet, devices: &[Result<Device, Gone>], known: &mut [Memory]) -> Result<(), NvmlError> {
     for _ in 0..TAKEN_MAX {
         let event = match events.wait(0) {
@@ -62,7 +62,7 @@ pub(crate) fn collect(events: &EventSet, devices: &[Result<Device, Gone>], known
     Ok(())
 }
 
-/// By its handle: a GPU off the bus, which is what Xid 79 is about, no longer tells its index.
+/// Compares handles: a GPU off the bus (Xid 79) no longer gives its index.
 fn is_same(one: &Device, other: &Device) -> bool {
     // SAFETY: the handles are only compared.
     unsafe { one.handle() == other.handle() }
